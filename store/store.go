@@ -44,8 +44,15 @@ var (
 // are understood, and their unknown fields survive an update.
 const SchemaVersion = 1
 
-// MaxEvent is the largest event that every store takes, in bytes. A store splits an event over as many items as it needs.
-const MaxEvent = 16 << 20
+// What every store takes, in bytes. A store splits an event or an answer over as many items as it needs.
+const (
+	// MaxEvent is the largest event.
+	MaxEvent = 16 << 20
+	// MaxAnswer is the largest answer.
+	MaxAnswer = 4 << 20
+	// MaxSession is the largest session, by its Size.
+	MaxSession = 256 << 10
+)
 
 // Final is the sequence number of an exchange's last event, whatever the number of the event before it. The fixed slot
 // makes "the response is written once" a plain create-if-absent, also for a writer that does not know how far another
@@ -79,6 +86,16 @@ type Session struct {
 	Revision any
 }
 
+// Size is how much of a record the session fills, in bytes: what the client sent and how it is known. [MaxSession] is
+// the limit.
+func (s *Session) Size() int {
+	n := len(s.Principal) + len(s.ProtocolVersion) + len(s.InitializeParams) + len(s.LogLevel)
+	for _, uri := range s.Subscriptions {
+		n += len(uri) + 1
+	}
+	return n
+}
+
 // An Event is one entry of an outbox.
 type Event struct {
 	// Seq is the position: 1, 2, 3 … without gaps, and [Final] for the last one.
@@ -91,14 +108,15 @@ type Event struct {
 // goroutines and processes. Every read is strongly consistent: it sees all writes that had returned when it began. When
 // ctx ends, a method returns soon with an error that wraps ctx's; a deadline of ctx's that passes is [ErrUnavailable] too.
 type Store interface {
-	// CreateSession stores a new session and sets s.Revision. [ErrExists] when there is one with that key.
+	// CreateSession stores a new session and sets s.Revision. [ErrExists] when there is one with that key, and as long as
+	// the database still keeps an ended one; [ErrTooLarge] over [MaxSession].
 	CreateSession(ctx context.Context, s *Session) error
 	// Session reads a session. [ErrNotFound] when it is missing, expired or deleted, [ErrCorrupt] when it cannot be read.
 	Session(ctx context.Context, key string) (*Session, error)
 	// UpdateSession writes the fields of s that may change (Initialized, LogLevel, Subscriptions, Expires) if the record
 	// still has the revision that s was read with, and sets s.Revision to the new one. Fields that this version of the
-	// code does not know stay as they are. [ErrConflict] when somebody else changed or deleted the session meanwhile.
-	// Most callers want [ChangeSession], which reads again and retries.
+	// code does not know stay as they are. [ErrConflict] when somebody else changed or deleted the session meanwhile or it
+	// has expired, [ErrTooLarge] over [MaxSession]. Most callers want [ChangeSession], which reads again and retries.
 	UpdateSession(ctx context.Context, s *Session) error
 	// DeleteSession ends a session for good: no late update brings it back. [ErrNotFound] when it is not there, where the
 	// store can tell at no further cost.
@@ -115,7 +133,7 @@ type Store interface {
 	Events(ctx context.Context, exchange string, after int64, limit int) ([]Event, error)
 
 	// PutAnswer fills the slot of a question, once: [ErrExists] when it is filled already, and then the first answer
-	// stays.
+	// stays. [ErrTooLarge] over [MaxAnswer].
 	PutAnswer(ctx context.Context, exchange, question string, answer []byte, expires time.Time) error
 	// Answer reads the slot of a question. [ErrNotFound] while it is empty.
 	Answer(ctx context.Context, exchange, question string) ([]byte, error)

@@ -1,0 +1,120 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/hydrant-mcp/hydrant/store"
+)
+
+// pageBytes ends a page of events that has no other limit.
+const pageBytes = 4 << 20
+
+type outbox struct {
+	events  map[int64][]byte
+	expires time.Time // of the event that lives longest
+}
+
+type slot struct{ exchange, question string }
+
+type answer struct {
+	data    []byte
+	expires time.Time
+}
+
+// AppendEvent implements [store.Store].
+func (st *Store) AppendEvent(ctx context.Context, exchange string, e store.Event, expires time.Time) error {
+	const op = "memory: append event"
+	if err := store.WrapContext(ctx, op); err != nil {
+		return err
+	}
+	if len(e.Data) > store.MaxEvent {
+		return store.Wrap(op, store.ErrTooLarge, nil)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.sweep()
+	box := st.outboxes[exchange]
+	if box == nil {
+		box = &outbox{events: make(map[int64][]byte)}
+		st.outboxes[exchange] = box
+	}
+	if data, taken := box.events[e.Seq]; taken {
+		if !bytes.Equal(data, e.Data) {
+			return store.Wrap(op, store.ErrConflict, nil)
+		}
+		return nil
+	}
+	box.events[e.Seq] = copied(e.Data)
+	if expires.After(box.expires) {
+		box.expires = expires
+	}
+	return nil
+}
+
+// Events implements [store.Store].
+func (st *Store) Events(ctx context.Context, exchange string, after int64, limit int) ([]store.Event, error) {
+	if err := store.WrapContext(ctx, "memory: read events"); err != nil {
+		return nil, err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	box := st.outboxes[exchange]
+	if box == nil || after == store.Final {
+		return nil, nil
+	}
+	var events []store.Event
+	size := 0
+	full := func() bool { return limit > 0 && len(events) >= limit || len(events) > 0 && size >= pageBytes }
+	for seq := after + 1; seq < store.Final && !full(); seq++ {
+		data, ok := box.events[seq]
+		if !ok {
+			break
+		}
+		events = append(events, store.Event{Seq: seq, Data: copied(data)})
+		size += len(data)
+	}
+	if data, ok := box.events[store.Final]; ok && !full() {
+		events = append(events, store.Event{Seq: store.Final, Data: copied(data)})
+	}
+	return events, nil
+}
+
+// PutAnswer implements [store.Store].
+func (st *Store) PutAnswer(ctx context.Context, exchange, question string, data []byte, expires time.Time) error {
+	const op = "memory: put answer"
+	if err := store.WrapContext(ctx, op); err != nil {
+		return err
+	}
+	if len(data) > store.MaxAnswer {
+		return store.Wrap(op, store.ErrTooLarge, nil)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.sweep()
+	key := slot{exchange, question}
+	if st.answers[key] != nil {
+		return store.Wrap(op, store.ErrExists, nil)
+	}
+	st.answers[key] = &answer{copied(data), expires}
+	return nil
+}
+
+// Answer implements [store.Store].
+func (st *Store) Answer(ctx context.Context, exchange, question string) ([]byte, error) {
+	const op = "memory: get answer"
+	if err := store.WrapContext(ctx, op); err != nil {
+		return nil, err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	a := st.answers[slot{exchange, question}]
+	if a == nil || store.Expired(a.expires, time.Now()) {
+		return nil, store.Wrap(op, store.ErrNotFound, nil)
+	}
+	return copied(a.data), nil
+}
+
+// copied never returns nil: what was stored as nothing comes back as nothing, and not as absent.
+func copied(data []byte) []byte { return append(make([]byte, 0, len(data)), data...) }
