@@ -1,0 +1,290 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/hydrant-mcp/hydrant/engine"
+	"github.com/hydrant-mcp/hydrant/internal/rawjson"
+	"github.com/hydrant-mcp/hydrant/store"
+)
+
+// legacySessions is the legacy era: protocol 2025-03-26 to 2025-11-25, whose initialize opens a session. The session is
+// read from the store for every message.
+type legacySessions struct{ h *Handler }
+
+// What a client may have stored, in bytes. A record stays far below the 400 KB of a DynamoDB item.
+const (
+	maxInitialize = 64 << 10
+	maxURI        = 2 << 10
+	maxURIs       = 128 << 10 // all of a session's together
+)
+
+func (e legacySessions) rehydrate(ctx context.Context, x *exchange) (*engine.State, *failure) {
+	if x.msg.kind == aRequest {
+		switch x.msg.method {
+		case "initialize":
+			return nil, e.h.negotiate(x)
+		case "ping":
+			if x.http.Header.Get(headerSession) == "" {
+				return nil, nil // asks for nothing that a session has
+			}
+		}
+	}
+	s := x.shared // of the whole batch
+	if s == nil {
+		var f *failure
+		if s, f = x.request.session(ctx); f != nil {
+			return nil, f
+		}
+	}
+	x.session = s
+	if f := e.checkSubscription(x); f != nil {
+		return nil, f
+	}
+	if x.msg.kind == aRequest {
+		x.msg.params = stripRounds(x.msg)
+	}
+	return &engine.State{
+		ProtocolVersion:  s.ProtocolVersion,
+		InitializeParams: s.InitializeParams,
+		Initialized:      s.Initialized,
+		LogLevel:         s.LogLevel,
+	}, nil
+}
+
+// negotiate picks the version of a new session and puts it in place of the proposed one, so that the server has no choice
+// (2025-11-25, basic/lifecycle, version negotiation).
+func (h *Handler) negotiate(x *exchange) *failure {
+	if len(x.msg.params) > maxInitialize {
+		return errParams("the params of initialize have %d bytes; at most %d are allowed", len(x.msg.params), maxInitialize)
+	}
+	raw, _ := rawjson.Get(x.msg.params, "protocolVersion")
+	proposed, ok := rawjson.String(raw)
+	if !ok {
+		return errParams("params.protocolVersion must be a string")
+	}
+	x.initialize = x.msg.params
+	version := h.legacyVersions()[0]
+	if slices.Contains(h.legacyVersions(), proposed) {
+		version = proposed
+	}
+	quoted, _ := json.Marshal(version) // a string: cannot fail
+	x.msg.params = rawjson.Set(x.msg.params, "protocolVersion", quoted)
+	return nil
+}
+
+// stripRounds takes away what only a modern client may send: a tool would trust it.
+func stripRounds(m message) json.RawMessage {
+	if _, ok := nameKey[m.method]; !ok {
+		return m.params
+	}
+	return rawjson.Delete(m.params, "requestState", "inputResponses")
+}
+
+func (e legacySessions) checkSubscription(x *exchange) *failure {
+	if x.msg.method != "resources/subscribe" {
+		return nil
+	}
+	uri := stringParam(x.msg, "uri")
+	total := len(uri)
+	for _, u := range x.session.Subscriptions {
+		total += len(u)
+	}
+	if len(uri) > maxURI || total > maxURIs || len(x.session.Subscriptions) >= e.h.opts.MaxSubscriptions {
+		return refuse(http.StatusOK, jsonrpc.CodeInvalidParams, levelLimit,
+			"too many subscriptions, or too long ones: a session may have %d, of %d bytes each and %d together",
+			e.h.opts.MaxSubscriptions, maxURI, maxURIs)
+	}
+	return nil
+}
+
+func stringParam(m message, key string) string {
+	raw, _ := rawjson.Get(m.params, key)
+	s, _ := rawjson.String(raw)
+	return s
+}
+
+func (e legacySessions) notify(ctx context.Context, x *exchange, state *engine.State) *failure {
+	switch x.msg.method {
+	case "notifications/cancelled":
+		return nil
+	case "notifications/initialized":
+		if x.session.Initialized {
+			return nil // once more; the server has heard it
+		}
+	}
+	if f := x.notifyEngine(ctx, state); f != nil {
+		return f
+	}
+	if x.msg.method == "notifications/initialized" {
+		return e.change(ctx, x, func(s *store.Session) bool {
+			changed := !s.Initialized
+			s.Initialized = true
+			return changed
+		})
+	}
+	return nil
+}
+
+func (legacySessions) answered(context.Context, *exchange) *failure { return nil }
+
+// settle stores what a request has told the server about its client.
+func (e legacySessions) settle(ctx context.Context, x *exchange, result json.RawMessage) (json.RawMessage, *failure) {
+	switch x.msg.method {
+	case "initialize":
+		return result, e.open(ctx, x, result)
+	case "logging/setLevel":
+		level := stringParam(x.msg, "level")
+		return result, e.change(ctx, x, func(s *store.Session) bool {
+			changed := s.LogLevel != level
+			s.LogLevel = level
+			return changed
+		})
+	case "resources/subscribe":
+		uri := stringParam(x.msg, "uri")
+		return result, e.change(ctx, x, func(s *store.Session) bool {
+			if slices.Contains(s.Subscriptions, uri) {
+				return false
+			}
+			s.Subscriptions = append(s.Subscriptions, uri)
+			return true
+		})
+	case "resources/unsubscribe":
+		uri := stringParam(x.msg, "uri")
+		return result, e.change(ctx, x, func(s *store.Session) bool {
+			before := len(s.Subscriptions)
+			s.Subscriptions = slices.DeleteFunc(s.Subscriptions, func(u string) bool { return u == uri })
+			return len(s.Subscriptions) != before
+		})
+	}
+	return result, nil
+}
+
+// open stores a new session and tells the client its id.
+func (e legacySessions) open(ctx context.Context, x *exchange, result json.RawMessage) *failure {
+	raw, _ := rawjson.Get(result, "protocolVersion")
+	version, _ := rawjson.String(raw)
+	if !slices.Contains(e.h.legacyVersions(), version) {
+		return refuse(http.StatusInternalServerError, jsonrpc.CodeInternalError, levelFault,
+			"the server negotiated a version that is not served here").
+			because(errors.New("handler: ServerOptions.SupportedProtocolVersions and Options.Versions have no version in common"))
+	}
+	id, now := newSessionID(), time.Now()
+	s := &store.Session{
+		Key:              sessionKey(x.name, id),
+		Principal:        x.principal,
+		ProtocolVersion:  version,
+		InitializeParams: x.initialize,
+		Created:          now,
+		Expires:          e.h.expiry(now, now),
+	}
+	if err := e.h.store.CreateSession(ctx, s); err != nil {
+		return errStore(err)
+	}
+	x.session, x.minted = s, id
+	return nil
+}
+
+func (e legacySessions) change(ctx context.Context, x *exchange, change func(*store.Session) bool) *failure {
+	if err := store.ChangeSession(ctx, e.h.store, x.session, change); err != nil {
+		return errStore(err)
+	}
+	return nil
+}
+
+// status: a legacy error is an ordinary response (2025-11-25, basic/transports).
+func (legacySessions) status(int64) int { return http.StatusOK }
+
+// outlives: a legacy client that loses its connection has not cancelled anything.
+func (legacySessions) outlives() bool { return true }
+
+func (legacySessions) ask(method string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "this server cannot send " + method +
+		" to clients of protocol versions before " + version20260728 + " yet"}
+}
+
+// openBatch: only the first of the legacy versions has batches.
+func (legacySessions) openBatch(ctx context.Context, q *request) (*store.Session, *failure) {
+	s, f := q.session(ctx)
+	if f != nil {
+		return nil, f
+	}
+	if s.ProtocolVersion != version20250326 {
+		return nil, errBatch()
+	}
+	return s, nil
+}
+
+func (e legacySessions) get(ctx context.Context, q *request) *failure {
+	if !q.accept.stream {
+		return errAcceptStream()
+	}
+	if _, f := q.session(ctx); f != nil {
+		return f
+	}
+	return errMethod(http.MethodPost, http.MethodDelete)
+}
+
+func (e legacySessions) end(ctx context.Context, q *request) *failure {
+	s, f := q.session(ctx)
+	if f != nil {
+		return f
+	}
+	if err := e.h.store.DeleteSession(ctx, s.Key); err != nil {
+		return errStore(err)
+	}
+	q.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// legacyStateless is the legacy era without sessions, and so without a store.
+type legacyStateless struct{ h *Handler }
+
+func (e legacyStateless) rehydrate(_ context.Context, x *exchange) (*engine.State, *failure) {
+	if x.msg.kind == aRequest && x.msg.method == "initialize" {
+		return nil, e.h.negotiate(x)
+	}
+	if x.msg.kind == aRequest {
+		x.msg.params = stripRounds(x.msg)
+	}
+	// Without a header the client is one of 2025-03-26, which did not have it (2025-06-18, basic/transports).
+	version := x.http.Header.Get(headerVersion)
+	if version == "" {
+		version = version20250326
+	}
+	return &engine.State{ProtocolVersion: version, Initialized: true}, nil
+}
+
+func (legacyStateless) notify(context.Context, *exchange, *engine.State) *failure { return nil }
+
+func (legacyStateless) answered(context.Context, *exchange) *failure { return nil }
+
+func (legacyStateless) settle(_ context.Context, _ *exchange, result json.RawMessage) (json.RawMessage, *failure) {
+	return result, nil
+}
+
+func (legacyStateless) status(int64) int { return http.StatusOK }
+
+func (legacyStateless) outlives() bool { return true }
+
+func (legacyStateless) ask(method string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "this server serves clients of protocol versions before " +
+		version20260728 + " without sessions, and so cannot send them " + method}
+}
+
+func (legacyStateless) openBatch(_ context.Context, q *request) (*store.Session, *failure) {
+	if v := q.http.Header.Get(headerVersion); v != "" && v != version20250326 {
+		return nil, errBatch()
+	}
+	return nil, nil
+}
+
+func (legacyStateless) get(context.Context, *request) *failure { return errMethod(http.MethodPost) }
+func (legacyStateless) end(context.Context, *request) *failure { return errMethod(http.MethodPost) }

@@ -1,0 +1,156 @@
+package handler
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// LegacyMode is how clients of the legacy era are served.
+type LegacyMode int
+
+const (
+	// LegacySessions gives each legacy client a durable session. The default.
+	LegacySessions LegacyMode = iota
+	// LegacyStateless gives them none: no store is needed, and what a session carries is lost from message to message
+	// (client info and capabilities, log level, subscriptions, and with them questions to the client). GET and DELETE
+	// are answered 405.
+	LegacyStateless
+)
+
+// Options of [New]. The zero value, and nil, are sound defaults.
+type Options struct {
+	// Logger takes what the handler has to say; docs/failures.md lists the levels. Default: slog.Default().
+	Logger *slog.Logger
+
+	// Name is the server's name in the store: it is part of every session's key, so that several servers can share a
+	// table without seeing each other's sessions. All instances of one server need the same. Default: "default".
+	Name string
+	// Tenant picks the name and the server of each HTTP request, for several tenants behind one handler. It takes the
+	// place of Name and of New's server, which may be nil then. An error, or a nil server, is answered 404.
+	Tenant func(*http.Request) (name string, server *mcp.Server, err error)
+
+	// Versions are the protocol versions that are served. Default: all of [SupportedVersions].
+	Versions []string
+	// Legacy is how clients of the legacy era are served.
+	Legacy LegacyMode
+
+	// SessionTTL is how long a session may be idle. Default: 24 hours. At least a second.
+	SessionTTL time.Duration
+	// SessionLifetime is how long a session may live, however busy it is. Default: no limit.
+	SessionLifetime time.Duration
+
+	// CallTimeout bounds one call of the server. The runtime's own deadline bounds it too (see [Runtime]). Default: 15
+	// minutes.
+	CallTimeout time.Duration
+	// MaxBody is the size of the largest body that a client may send, in bytes. Default: 4 MiB.
+	MaxBody int64
+	// MaxDepth is how deep a message's objects and arrays may be nested. Default: 512; at most 990, the limit of the
+	// SDK's decoder being 1000.
+	MaxDepth int
+	// MaxBatch is the largest number of messages in a batch (2025-03-26 only). Default: 100.
+	MaxBatch int
+	// MaxSubscriptions is the largest number of resources that a session may subscribe to. Default: 500.
+	MaxSubscriptions int
+
+	// AllowedOrigins are the values of the Origin header that browsers may come with, each a scheme and host
+	// ("https://app.example"). A request with any other Origin is refused with 403; one without passes. Default: none.
+	AllowedOrigins []string
+
+	// Verifier checks the bearer token that every request must then carry, and says who is asking: TokenInfo.UserID is
+	// the subject, TokenInfo.Extra["iss"] the issuer. Without it the handler takes the token info that middleware of the
+	// SDK's auth package, or of yours, has put into the request's context; where there is none, nobody owns the session.
+	Verifier auth.TokenVerifier
+	// Scopes are what a token must have, with Verifier.
+	Scopes []string
+	// ResourceMetadataURL is named in the WWW-Authenticate header of refusals, with Verifier (RFC 9728).
+	ResourceMetadataURL string
+}
+
+// The protocol versions.
+const (
+	version20260728 = "2026-07-28"
+	version20251125 = "2025-11-25"
+	version20250618 = "2025-06-18"
+	version20250326 = "2025-03-26"
+)
+
+var (
+	modernVersions = []string{version20260728}
+	legacyVersions = []string{version20251125, version20250618, version20250326}
+)
+
+// SupportedVersions gives the protocol versions that a handler can serve, the newest first.
+func SupportedVersions() []string { return slices.Concat(modernVersions, legacyVersions) }
+
+const (
+	defaultName             = "default"
+	defaultSessionTTL       = 24 * time.Hour
+	defaultCallTimeout      = 15 * time.Minute
+	defaultMaxBody          = 4 << 20
+	defaultMaxDepth         = 512
+	maxMaxDepth             = 990
+	defaultMaxBatch         = 100
+	defaultMaxSubscriptions = 500
+)
+
+// settle fills in the defaults and refuses what cannot be meant.
+func (o Options) settle() (Options, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	o.Name = cmp.Or(o.Name, defaultName)
+	o.SessionTTL = cmp.Or(o.SessionTTL, defaultSessionTTL)
+	o.CallTimeout = cmp.Or(o.CallTimeout, defaultCallTimeout)
+	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
+	o.MaxDepth = cmp.Or(o.MaxDepth, defaultMaxDepth)
+	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
+	o.MaxSubscriptions = cmp.Or(o.MaxSubscriptions, defaultMaxSubscriptions)
+	if len(o.Versions) == 0 {
+		o.Versions = SupportedVersions()
+	}
+	for _, v := range o.Versions {
+		if !slices.Contains(SupportedVersions(), v) {
+			return o, fmt.Errorf("handler: Options.Versions: %q is not one of %v", v, SupportedVersions())
+		}
+	}
+	// Newest first, whatever order the user wrote.
+	o.Versions = slices.DeleteFunc(SupportedVersions(), func(v string) bool { return !slices.Contains(o.Versions, v) })
+	for _, origin := range o.AllowedOrigins {
+		if !validOrigin(origin) {
+			return o, fmt.Errorf("handler: Options.AllowedOrigins: %q is no origin; write scheme://host[:port]", origin)
+		}
+	}
+	switch {
+	case o.Legacy != LegacySessions && o.Legacy != LegacyStateless:
+		return o, fmt.Errorf("handler: Options.Legacy: unknown mode %d", o.Legacy)
+	case o.SessionTTL < time.Second:
+		return o, fmt.Errorf("handler: Options.SessionTTL: %v is less than a second", o.SessionTTL)
+	case o.SessionLifetime < 0:
+		return o, fmt.Errorf("handler: Options.SessionLifetime: %v is negative", o.SessionLifetime)
+	case o.CallTimeout < 0:
+		return o, fmt.Errorf("handler: Options.CallTimeout: %v is negative", o.CallTimeout)
+	case o.MaxBody < 0:
+		return o, fmt.Errorf("handler: Options.MaxBody: %d is negative", o.MaxBody)
+	case o.MaxDepth < 0 || o.MaxDepth > maxMaxDepth:
+		return o, fmt.Errorf("handler: Options.MaxDepth: %d is not between 1 and %d", o.MaxDepth, maxMaxDepth)
+	case o.MaxBatch < 0 || o.MaxSubscriptions < 0:
+		return o, fmt.Errorf("handler: Options.MaxBatch and MaxSubscriptions cannot be negative")
+	case o.Verifier == nil && (len(o.Scopes) > 0 || o.ResourceMetadataURL != ""):
+		return o, fmt.Errorf("handler: Options.Scopes and ResourceMetadataURL need Options.Verifier")
+	}
+	return o, nil
+}
+
+func validOrigin(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme != "" && u.Host != "" && u.Path == "" && u.RawQuery == "" && u.Fragment == "" &&
+		u.User == nil
+}

@@ -1,0 +1,207 @@
+package handler
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/hydrant-mcp/hydrant/internal/rawjson"
+)
+
+type kind int
+
+const (
+	aRequest kind = iota
+	aNotification
+	aResponse
+)
+
+// A message is one JSON-RPC message. Its parts are the bytes that the client sent.
+type message struct {
+	kind   kind
+	id     json.RawMessage // of a request or a response; for an invalid message the id that could be read
+	method string
+	params json.RawMessage // nil when absent or null
+	meta   json.RawMessage // params._meta; nil when absent or null
+	result json.RawMessage // of a response
+	err    json.RawMessage // of a response
+}
+
+// maxID bounds an id, in bytes: ids are echoed and, on resumable streams, stored.
+const maxID = 256
+
+// read takes a body apart: one message, or the messages of a batch. For a message that is invalid it gives what could be
+// read, so that the error can carry the id.
+func (h *Handler) read(body []byte) (msgs []message, batch bool, f *failure) {
+	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // a byte order mark is no error (RFC 8259, section 8.1)
+	if err := rawjson.Check(body, h.opts.MaxDepth); err != nil {
+		return nil, false, errParse(err)
+	}
+	if !rawjson.IsArray(body) {
+		m, err := readMessage(body)
+		msgs = []message{m}
+		if err != nil {
+			return msgs, false, errInvalid("not a valid JSON-RPC message: %v", err)
+		}
+		return msgs, false, nil
+	}
+	elements := rawjson.Elements(body)
+	if len(elements) == 0 {
+		return nil, true, errInvalid("the batch is empty")
+	}
+	if len(elements) > h.opts.MaxBatch {
+		return nil, true, errInvalid("the batch has %d messages; at most %d are allowed", len(elements), h.opts.MaxBatch)
+	}
+	for _, e := range elements {
+		m, err := readMessage(e)
+		if err != nil {
+			return nil, true, errInvalid("the batch holds what is not a valid JSON-RPC message: %v", err)
+		}
+		msgs = append(msgs, m)
+	}
+	return msgs, true, nil
+}
+
+// The keys that the protocol gives a meaning. A key that differs from one of them only in case is an error: whoever reads
+// the message with a lenient decoder would see something else than we do.
+var (
+	messageKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+	paramsKeys  = []string{
+		"_meta", "name", "arguments", "uri", "cursor", "protocolVersion", "capabilities", "clientInfo", "level",
+		"requestState", "inputResponses", "requestId", "progressToken", "ref", "argument", "notifications",
+	}
+	metaKeys = []string{"progressToken", metaVersion, metaCapabilities, metaClientInfo, metaLogLevel}
+)
+
+func readMessage(raw json.RawMessage) (m message, err error) {
+	if !rawjson.IsObject(raw) {
+		return m, errors.New("it is no object")
+	}
+	members := rawjson.Members(raw)
+	part := map[string]json.RawMessage{}
+	for _, member := range members {
+		part[member.Key] = member.Value
+	}
+	// The id first: an error about anything else can carry it then.
+	id, hasID := part["id"]
+	if hasID {
+		if err := checkID(id); err != nil {
+			return m, err
+		}
+		m.id = id
+	}
+	if err := checkKeys(members, messageKeys); err != nil {
+		return m, err
+	}
+	if version, _ := rawjson.String(part["jsonrpc"]); version != "2.0" {
+		return m, errors.New(`"jsonrpc" must be "2.0"`)
+	}
+	result, hasResult := part["result"]
+	failed, hasError := part["error"]
+	method, hasMethod := part["method"]
+	if !hasMethod {
+		switch {
+		case !hasID:
+			return m, errors.New(`it has neither "method" nor "id"`)
+		case hasResult == hasError:
+			return m, errors.New(`a response has either "result" or "error"`)
+		case hasError && !rawjson.IsObject(failed):
+			return m, errors.New(`"error" must be an object`)
+		}
+		m.kind, m.result, m.err = aResponse, result, failed
+		return m, nil
+	}
+	if hasResult || hasError {
+		return m, errors.New(`a request has no "result" or "error"`)
+	}
+	var ok bool
+	if m.method, ok = rawjson.String(method); !ok || m.method == "" {
+		return m, errors.New(`"method" must be a string, and not empty`)
+	}
+	if !hasID {
+		m.kind = aNotification
+	}
+	if params, ok := part["params"]; ok && !rawjson.IsNull(params) {
+		if !rawjson.IsObject(params) {
+			return m, errors.New(`"params" must be an object`)
+		}
+		return m, m.readParams(params)
+	}
+	return m, nil
+}
+
+func (m *message) readParams(params json.RawMessage) error {
+	members := rawjson.Members(params)
+	if err := checkKeys(members, paramsKeys); err != nil {
+		return err
+	}
+	for _, member := range members {
+		if member.Key != metaKey {
+			continue
+		}
+		switch {
+		case rawjson.IsNull(member.Value):
+			params = rawjson.Delete(params, metaKey)
+		case !rawjson.IsObject(member.Value):
+			return errors.New(`"_meta" must be an object`)
+		default:
+			m.meta = member.Value
+			inner := rawjson.Members(m.meta)
+			if err := checkKeys(inner, metaKeys); err != nil {
+				return err
+			}
+			if err := checkToken(m.meta); err != nil {
+				return err
+			}
+		}
+	}
+	m.params = params
+	return nil
+}
+
+// checkKeys refuses a key that comes twice, and one that is spelt like a known one but for its case.
+func checkKeys(members []rawjson.Member, known []string) error {
+	seen := make(map[string]bool, len(members))
+	for _, m := range members {
+		if seen[m.Key] {
+			return errors.New("a key comes twice: " + clip(m.Key))
+		}
+		seen[m.Key] = true
+		for _, k := range known {
+			if m.Key != k && strings.EqualFold(m.Key, k) {
+				return errors.New("keys are case-sensitive: " + clip(m.Key) + " instead of " + k)
+			}
+		}
+	}
+	return nil
+}
+
+// checkID accepts what MCP does: a string or an integer, and not null.
+func checkID(id json.RawMessage) error {
+	if !isToken(id) {
+		return errors.New(`"id" must be a string or an integer`)
+	}
+	if len(id) > maxID {
+		return errors.New(`"id" is too long`)
+	}
+	return nil
+}
+
+func checkToken(meta json.RawMessage) error {
+	token, ok := rawjson.Get(meta, "progressToken")
+	if ok && (!isToken(token) || len(token) > maxID) {
+		return errors.New(`"progressToken" must be a string or an integer, and not long`)
+	}
+	return nil
+}
+
+// isToken says whether a JSON value is a string or an integer written as digits.
+func isToken(v json.RawMessage) bool {
+	if rawjson.IsString(v) {
+		return true
+	}
+	digits := bytes.TrimPrefix(v, []byte("-"))
+	return len(digits) > 0 && !slices.ContainsFunc(digits, func(b byte) bool { return b < '0' || b > '9' })
+}

@@ -1,0 +1,29 @@
+package handler
+
+import (
+	"context"
+	"time"
+)
+
+// A Runtime is what the platform can do for one HTTP request. Adapters put it into the request's context with
+// [WithRuntime]; without one a request counts as served by net/http, which streams and has no limits.
+type Runtime struct {
+	// Buffered says that a response reaches the client only when it is complete.
+	Buffered bool
+	// Deadline is when the platform ends the request. Zero: never.
+	Deadline time.Time
+	// MaxResponse is the largest response body, in bytes. Zero: no limit.
+	MaxResponse int64
+}
+
+type runtimeKey struct{}
+
+// WithRuntime says what the platform can do for the request that ctx belongs to.
+func WithRuntime(ctx context.Context, r Runtime) context.Context {
+	return context.WithValue(ctx, runtimeKey{}, r)
+}
+
+func runtimeOf(ctx context.Context) Runtime {
+	r, _ := ctx.Value(runtimeKey{}).(Runtime)
+	return r
+}
