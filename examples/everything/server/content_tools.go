@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Sampling is deprecated as of 2026-07-28 and stays in the suite and in use.
+
 package server
 
 import (

@@ -1,5 +1,6 @@
-// Package server is the MCP server of the "everything" example: every tool, resource and prompt that the official
-// conformance suite asks for, and diagnostic tools with which anyone can probe a deployment from outside.
+// Package server is the MCP server of the "everything" example: the tools, resources and prompts that the official
+// conformance suite asks for, but those of the tasks extension, and diagnostic tools with which anyone can probe a
+// deployment from outside.
 //
 // Nothing here outlives a call. Any number of processes behind a round-robin proxy behave as one: what a call must
 // remember between two rounds travels in its request state, and what a server lists is the same everywhere.
