@@ -1,0 +1,244 @@
+package dynamo_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hydrant-mcp/hydrant/store"
+	"github.com/hydrant-mcp/hydrant/store/dynamo"
+	"github.com/hydrant-mcp/hydrant/store/storetest"
+)
+
+type attributes = map[string]types.AttributeValue
+
+func TestUnknownAttributesSurviveAnUpdate(t *testing.T) {
+	client, table := newTable(t)
+	st := dynamo.New(client, table)
+	s := storetest.NewSession()
+	require.NoError(t, st.CreateSession(t.Context(), s))
+	raw := rawItems(t, client, table)[0]
+	raw["v"] = &types.AttributeValueMemberN{Value: "7"}
+	raw["later"] = &types.AttributeValueMemberM{Value: attributes{"a": &types.AttributeValueMemberS{Value: "b"}}}
+	put(t, client, table, raw)
+
+	read, err := st.Session(t.Context(), s.Key)
+	require.NoError(t, err, "a record of a later version is read as far as it is understood")
+	read.LogLevel = "critical"
+	require.NoError(t, st.UpdateSession(t.Context(), read))
+
+	got := rawItems(t, client, table)[0]
+	assert.Equal(t, raw["later"], got["later"])
+	assert.Equal(t, raw["v"], got["v"])
+	read, err = st.Session(t.Context(), s.Key)
+	require.NoError(t, err)
+	assert.Equal(t, "critical", read.LogLevel)
+}
+
+func TestRecordsHaveATimeToLiveNotBeforeTheyExpire(t *testing.T) {
+	client, table := newTable(t)
+	st := dynamo.New(client, table)
+	expires := time.Unix(4102444800, 1)
+	s := storetest.NewSession()
+	s.Expires = expires
+	require.NoError(t, st.CreateSession(t.Context(), s))
+	require.NoError(t, st.AppendEvent(t.Context(), "x", store.Event{Seq: 1, Data: make([]byte, 1<<20)}, expires))
+	require.NoError(t, st.PutAnswer(t.Context(), "x", "q", nil, expires))
+	items := rawItems(t, client, table)
+	require.Len(t, items, 6, "a session, an answer, an event and its three parts")
+	for _, it := range items {
+		want := "4102444801"
+		if strings.HasPrefix(it["pk"].(*types.AttributeValueMemberS).Value, "p#") {
+			want = "4102448401" // a part does not go before its event
+		}
+		assert.Equal(t, &types.AttributeValueMemberN{Value: want}, it["ttl"])
+		assert.Equal(t, &types.AttributeValueMemberN{Value: "1"}, it["v"])
+	}
+}
+
+func TestDeleteLeavesATombstoneWithoutWhatTheClientSaid(t *testing.T) {
+	client, table := newTable(t)
+	st := dynamo.New(client, table)
+	s := storetest.NewSession()
+	require.NoError(t, st.CreateSession(t.Context(), s))
+	ttl := rawItems(t, client, table)[0]["ttl"]
+	require.NoError(t, st.DeleteSession(t.Context(), s.Key))
+	it := rawItems(t, client, table)[0]
+	assert.Equal(t, ttl, it["ttl"])
+	for name := range it {
+		assert.Contains(t, []string{"pk", "sk", "v", "ttl", "rev", "mark", "deleted"}, name)
+	}
+}
+
+func TestUnreadableSessionIsCorruptAndNotMissing(t *testing.T) {
+	client, table := newTable(t)
+	st := dynamo.New(client, table)
+	s := storetest.NewSession()
+	require.NoError(t, st.CreateSession(t.Context(), s))
+	good := rawItems(t, client, table)[0]
+	wrong := map[string]types.AttributeValue{
+		"wrong type": &types.AttributeValueMemberNULL{Value: true},
+		"garbage":    &types.AttributeValueMemberL{Value: []types.AttributeValue{&types.AttributeValueMemberN{Value: "1.5"}}},
+		"fraction":   &types.AttributeValueMemberN{Value: "1.5"},
+	}
+	for name := range good {
+		switch name {
+		case "pk", "sk", "ttl", "mark":
+			continue // the key, and what reading does not need
+		}
+		t.Run(name, func(t *testing.T) {
+			for kind, value := range wrong {
+				bad := clone(good)
+				bad[name] = value
+				put(t, client, table, bad)
+				assertCorrupt(t, st, s.Key, kind)
+			}
+			bad := clone(good)
+			delete(bad, name)
+			put(t, client, table, bad)
+			assertCorrupt(t, st, s.Key, "missing")
+		})
+	}
+	t.Run("deleted", func(t *testing.T) {
+		bad := clone(good)
+		bad["deleted"] = wrong["wrong type"]
+		put(t, client, table, bad)
+		assertCorrupt(t, st, s.Key, "wrong type")
+	})
+	t.Run("nothing but the key", func(t *testing.T) {
+		put(t, client, table, attributes{"pk": good["pk"], "sk": good["sk"]})
+		assertCorrupt(t, st, s.Key, "empty")
+		require.NoError(t, st.DeleteSession(t.Context(), s.Key), "it can be deleted")
+	})
+}
+
+func assertCorrupt(t *testing.T, st store.Store, key, kind string) {
+	t.Helper()
+	_, err := st.Session(t.Context(), key)
+	require.ErrorIs(t, err, store.ErrCorrupt, kind)
+	assert.NotErrorIs(t, err, store.ErrNotFound)
+	assert.NotErrorIs(t, err, store.ErrUnavailable)
+	assert.NotContains(t, err.Error(), key)
+}
+
+func TestUnreadablePayloadIsCorruptAndNotMissing(t *testing.T) {
+	client, table := newTable(t)
+	st := dynamo.New(client, table)
+	inAnHour := time.Now().Add(time.Hour)
+	require.NoError(t, st.AppendEvent(t.Context(), "x", store.Event{Seq: 1, Data: make([]byte, 1<<20)}, inAnHour))
+	require.NoError(t, st.PutAnswer(t.Context(), "x", "q", []byte("answer"), inAnHour))
+	require.NoError(t, st.RaiseTopic(t.Context(), "t"))
+	check := func(t *testing.T, kind string) {
+		_, err := st.Events(t.Context(), "x", 0, 0)
+		_, answerErr := st.Answer(t.Context(), "x", "q")
+		_, topicErr := st.TopicVersions(t.Context(), []string{"t"})
+		switch kind {
+		case "a":
+			err = answerErr
+		case "t":
+			err = topicErr
+		}
+		require.ErrorIs(t, err, store.ErrCorrupt)
+		assert.NotErrorIs(t, err, store.ErrNotFound)
+	}
+	for _, good := range rawItems(t, client, table) {
+		kind := string(good["sk"].(*types.AttributeValueMemberS).Value[0])
+		for name := range good {
+			switch name {
+			case "pk", "sk", "mark":
+				continue
+			case "ttl":
+				if kind == "p" {
+					continue
+				}
+			}
+			t.Run(kind+" "+name, func(t *testing.T) {
+				defer put(t, client, table, good)
+				bad := clone(good)
+				bad[name] = &types.AttributeValueMemberBOOL{Value: true}
+				put(t, client, table, bad)
+				check(t, kind)
+				delete(bad, name)
+				put(t, client, table, bad)
+				check(t, kind)
+			})
+		}
+		if kind == "p" {
+			t.Run("p is gone", func(t *testing.T) {
+				defer put(t, client, table, good)
+				_, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+					TableName: &table, Key: attributes{"pk": good["pk"], "sk": good["sk"]},
+				})
+				require.NoError(t, err)
+				check(t, kind)
+			})
+		}
+		if kind != "t" {
+			t.Run(kind+" other bytes", func(t *testing.T) {
+				defer put(t, client, table, good)
+				bad := clone(good)
+				bad["d"] = &types.AttributeValueMemberB{Value: []byte("other")}
+				bad["h"] = &types.AttributeValueMemberB{Value: []byte("digest")}
+				put(t, client, table, bad)
+				check(t, kind)
+			})
+		}
+	}
+}
+
+// Only time to live removes items, and it may take days: what has expired is still there, and is no event any more.
+func TestExpiredEventsAreMissingThoughTheyAreThere(t *testing.T) {
+	st := open(t)
+	past, inAnHour := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	for seq := int64(1); seq <= 5; seq++ { // more than a page of the database
+		data := make([]byte, 300<<10)
+		require.NoError(t, st.AppendEvent(t.Context(), "x", store.Event{Seq: seq, Data: data}, past))
+	}
+	require.NoError(t, st.AppendEvent(t.Context(), "x", store.Event{Seq: 6}, inAnHour))
+	require.NoError(t, st.AppendEvent(t.Context(), "x", store.Event{Seq: store.Final}, inAnHour))
+	for after, want := range map[int64][]int64{0: {store.Final}, 4: {store.Final}, 5: {6, store.Final}} {
+		events, err := st.Events(t.Context(), "x", after, 0)
+		require.NoError(t, err)
+		var got []int64
+		for _, e := range events {
+			got = append(got, e.Seq)
+		}
+		assert.Equal(t, want, got)
+	}
+	require.NoError(t, st.PutAnswer(t.Context(), "x", "q", nil, past))
+	_, err := st.Answer(t.Context(), "x", "q")
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func rawItems(t *testing.T, client *dynamodb.Client, table string) []attributes {
+	t.Helper()
+	var items []attributes
+	pages := dynamodb.NewScanPaginator(client, &dynamodb.ScanInput{TableName: &table, ConsistentRead: aws.Bool(true)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(t.Context())
+		require.NoError(t, err)
+		items = append(items, page.Items...)
+	}
+	require.NotEmpty(t, items)
+	return items
+}
+
+func put(t *testing.T, client *dynamodb.Client, table string, it attributes) {
+	t.Helper()
+	_, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: it})
+	require.NoError(t, err)
+}
+
+func clone(it attributes) attributes {
+	c := make(attributes, len(it))
+	for name, value := range it {
+		c[name] = value
+	}
+	return c
+}
