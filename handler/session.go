@@ -62,21 +62,22 @@ func (q *request) session(ctx context.Context) (*store.Session, *failure) {
 	if s.Principal != q.principal || q.h.lifeOver(s, now) {
 		return nil, errSessionMissing()
 	}
-	ttl := q.h.opts.SessionTTL
-	if until := q.h.expiry(s.Created, now); until.Sub(s.Expires) > ttl/slideAfter {
-		err := store.ChangeSession(ctx, q.h.store, s, func(s *store.Session) bool {
-			renew := until.Sub(s.Expires) > ttl/slideAfter
-			if renew {
-				s.Expires = until
-			}
-			return renew
-		})
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return nil, errStore(err)
-		case err != nil: // the session is alive now; the next message tries again
-			q.h.opts.Logger.WarnContext(ctx, "a session could not be renewed", "session", logID(s.Key), "error", err)
+	until := q.h.expiry(s.Created, now)
+	renew := func(s *store.Session) bool {
+		gain := until.Sub(s.Expires)
+		// Near the absolute limit the gain stays small, however little is left.
+		due := gain > min(q.h.opts.SessionTTL/slideAfter, s.Expires.Sub(now))
+		if due {
+			s.Expires = until
 		}
+		return due
+	}
+	if err := store.ChangeSession(ctx, q.h.store, s, renew); err != nil {
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, errStore(err)
+		}
+		// The session is alive now; the next message tries again.
+		q.h.opts.Logger.WarnContext(ctx, "a session could not be renewed", "session", logID(s.Key), "error", err)
 	}
 	return s, nil
 }
