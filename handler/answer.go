@@ -71,9 +71,17 @@ func (a *answer) write(b []byte) {
 	}
 	n, err := a.w.Write(b)
 	a.written += int64(n)
-	if err != nil {
+	if err == nil {
+		err = a.http.Context().Err() // net/http buffers: a write to nobody can succeed
+	}
+	a.lost(err)
+}
+
+// lost notes that the client cannot be reached any more, which is normal.
+func (a *answer) lost(err error) {
+	if err != nil && !a.broken {
 		a.broken = true
-		a.h.opts.Logger.DebugContext(a.http.Context(), "the client went away", "error", err)
+		a.h.opts.Logger.DebugContext(a.http.Context(), "the client closed the connection", "error", err)
 	}
 }
 
@@ -81,10 +89,7 @@ func (a *answer) flush() {
 	if a.broken || a.runtime.Buffered {
 		return
 	}
-	if err := http.NewResponseController(a.w).Flush(); err != nil {
-		a.broken = true
-		a.h.opts.Logger.DebugContext(a.http.Context(), "the client went away", "error", err)
-	}
+	a.lost(http.NewResponseController(a.w).Flush())
 }
 
 // respond adds a response. In a batch it waits for the others, unless the answer streams.

@@ -159,7 +159,9 @@ func testServer() *mcp.Server {
 	})
 	tool("region", `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},
 		"n":{"type":"integer","x-mcp-header":"N"},"deep":{"type":"object","properties":{"flag":{"type":"boolean","x-mcp-header":"Flag"}}}}}`,
-		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return textResult("ran"), nil })
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return textResult("ran"), nil
+		})
 	s.AddResource(&mcp.Resource{URI: "test://one", Name: "one"}, func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: "one"}}}, nil
 	})
