@@ -1,0 +1,120 @@
+// Command conformance runs the official conformance suite against several processes of examples/everything behind a
+// round-robin proxy: `make conformance`.
+//
+//	INSTANCES=3 STORE=dynamodb go run ./internal/cmd/conformance [-out DIR]
+//
+// It runs the suite once per protocol version, the suite's protocol extensions, and the last release of the suite that knew
+// the legacy era only. It prints a table of checks passed, failed and warned, names every check that failed, and exits 1
+// when that is not exactly what test/conformance/expected.txt says: a failure that is not on the list is a fault, and a
+// check on the list that passes must be taken off it, so that the list can only shrink. Nothing is retried.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/hydrant-mcp/hydrant/internal/harness"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ok, err := run(ctx)
+	stop()
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		os.Exit(2)
+	case !ok:
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (ok bool, err error) {
+	root, err := harness.Root()
+	if err != nil {
+		return false, err
+	}
+	instances := flag.Int("instances", number("INSTANCES"), "processes; 0 is 3, or 1 with the memory store")
+	storeName := flag.String("store", text("STORE", "dynamodb"), "dynamodb, firestore or memory")
+	out := flag.String("out", filepath.Join(root, "dist", "conformance"), "where the suite's results and the logs go")
+	flag.Parse()
+
+	store, err := harness.ParseStore(*storeName)
+	if err != nil {
+		return false, err
+	}
+	if *instances == 0 {
+		*instances = 3
+		if store == harness.Memory {
+			*instances = 1
+		}
+	}
+	expected, err := readExpected(filepath.Join(root, "test", "conformance", "expected.txt"))
+	if err != nil {
+		return false, err
+	}
+	// The suite needs Node 22.
+	node, dir, err := harness.Node(22)
+	if err != nil {
+		return false, fmt.Errorf("%w: install Node 22 with npm, and run `npm ci` in test/node", err)
+	}
+	if err := os.RemoveAll(*out); err != nil {
+		return false, err
+	}
+	if err := os.MkdirAll(*out, 0o755); err != nil {
+		return false, err
+	}
+	endpoint, stop, err := harness.Emulator(ctx, store)
+	if err != nil {
+		return false, err
+	}
+	defer stop()
+	cluster, err := harness.Start(ctx, harness.Config{
+		Instances: *instances, Store: store, Endpoint: endpoint, Dir: *out,
+	})
+	if err != nil {
+		return false, err
+	}
+	defer cluster.Stop()
+
+	fmt.Printf("%d processes of examples/everything on %s behind %s\n\n", *instances, store, cluster.URL())
+	s := suite{node: node, dir: dir, url: cluster.URL(), out: *out}
+	var all []outcome
+	for _, r := range runs {
+		o, err := s.run(ctx, r)
+		if err != nil {
+			return false, fmt.Errorf("%s: %w (results and logs are in %s)", r.name, err, *out)
+		}
+		all = append(all, o)
+	}
+	printTable(os.Stdout, all, expected)
+	ok = printVerdict(os.Stdout, all, expected)
+	for i, p := range cluster.Processes {
+		if !p.Running() {
+			fmt.Printf("instance %d did not live through it: see its log in %s\n", i+1, *out)
+			ok = false
+		}
+	}
+	if !ok {
+		fmt.Printf("results and logs are in %s\n", *out)
+	}
+	return ok, nil
+}
+
+func text(variable, def string) string {
+	if v := os.Getenv(variable); v != "" {
+		return v
+	}
+	return def
+}
+
+func number(variable string) int {
+	n, _ := strconv.Atoi(os.Getenv(variable))
+	return n
+}
