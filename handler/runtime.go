@@ -14,6 +14,9 @@ type Runtime struct {
 	Deadline time.Time
 	// MaxResponse is the largest response body, in bytes. Zero: no limit.
 	MaxResponse int64
+	// Draining is closed when the process is about to end: streams that wait for something end then, politely, and their
+	// clients come back to another instance. Nil: never.
+	Draining <-chan struct{}
 }
 
 type runtimeKey struct{}
