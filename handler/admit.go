@@ -3,14 +3,16 @@ package handler
 import (
 	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"log/slog"
 
 	"github.com/hydrant-mcp/hydrant/engine"
 )
@@ -63,11 +65,23 @@ var methods = []string{http.MethodGet, http.MethodPost, http.MethodDelete}
 // browser sends no Origin.
 func (h *Handler) admitOrigin(r *http.Request) *failure {
 	for _, origin := range r.Header.Values("Origin") {
-		if !slices.Contains(h.opts.AllowedOrigins, origin) {
+		if !slices.Contains(h.opts.AllowedOrigins, origin) && !sameLoopback(origin, r.Host) {
 			return errOrigin()
 		}
 	}
 	return nil
+}
+
+// sameLoopback says whether an Origin is a page that this very server, on this very machine, has served: a local tool
+// with a user interface. A page that was rebound to a loopback address has its own name in its Origin.
+func sameLoopback(origin, host string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host != host || !validOrigin(origin) {
+		return false
+	}
+	name := u.Hostname()
+	ip := net.ParseIP(name)
+	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // authenticate finds out who is asking.

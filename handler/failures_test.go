@@ -208,6 +208,8 @@ func TestFailureOrigin(t *testing.T) {
 		}
 		assert.Equal(t, 200, e.post(pingBody, "Origin", "https://app.example").status)
 		assert.Equal(t, 200, e.post(pingBody).status)
+		assert.Equal(t, 200, e.post(pingBody, "Origin", e.url).status, "a page of this very server, on loopback")
+		assert.Equal(t, 403, e.post(pingBody, "Origin", "http://127.0.0.1:1").status, "another server's page")
 		assert.Equal(t, "INFO", e.log.level("Origin"))
 	})
 }

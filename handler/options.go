@@ -61,7 +61,8 @@ type Options struct {
 	MaxSubscriptions int
 
 	// AllowedOrigins are the values of the Origin header that browsers may come with, each a scheme and host
-	// ("https://app.example"). A request with any other Origin is refused with 403; one without passes. Default: none.
+	// ("https://app.example"). A request with any other Origin is refused with 403; one without passes, and so does a page
+	// that the same loopback address has served. Default: none.
 	AllowedOrigins []string
 
 	// Verifier checks the bearer token that every request must then carry, and says who is asking: TokenInfo.UserID is
