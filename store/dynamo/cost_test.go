@@ -53,7 +53,8 @@ func TestOperationsCostWhatTheDesignSays(t *testing.T) {
 		{"read a session", func() error { _, err := st.Session(ctx, s.Key); return err }, nil, usage{reads: 1, readUnits: 1}},
 		{"update a session", func() error { return st.UpdateSession(ctx, s) }, nil, usage{writes: 1, writeUnits: 1}},
 		{"delete a session", func() error { return st.DeleteSession(ctx, s.Key) }, nil, usage{writes: 1, writeUnits: 1}},
-		{"delete it again", func() error { return st.DeleteSession(ctx, s.Key) }, store.ErrNotFound, usage{writes: 1, refused: 1}},
+		{"delete it again", func() error { return st.DeleteSession(ctx, s.Key) }, store.ErrNotFound,
+			usage{writes: 1, refused: 1}},
 
 		{"append an event", event("x", 1, data), nil, usage{writes: 1, writeUnits: 1}},
 		{"append it again", event("x", 1, data), nil, usage{writes: 1, writeUnits: 1}},
@@ -67,7 +68,8 @@ func TestOperationsCostWhatTheDesignSays(t *testing.T) {
 		{"append a large event", event("large", 1, make([]byte, 1<<20)), nil, usage{writes: 4, writeUnits: 1028}},
 		{"read a large event", events("large", 0, 1), nil, usage{reads: 2, readUnits: 259}},
 
-		{"put an answer", func() error { return st.PutAnswer(ctx, "x", "q", data, inAnHour) }, nil, usage{writes: 1, writeUnits: 1}},
+		{"put an answer", func() error { return st.PutAnswer(ctx, "x", "q", data, inAnHour) }, nil,
+			usage{writes: 1, writeUnits: 1}},
 		{"put another answer", func() error { return st.PutAnswer(ctx, "x", "q", data, inAnHour) }, store.ErrExists,
 			usage{writes: 1, refused: 1}},
 		{"read an answer", func() error { _, err := st.Answer(ctx, "x", "q"); return err }, nil, usage{reads: 1, readUnits: 1}},
@@ -144,7 +146,11 @@ func (m *meter) write(capacity *types.ConsumedCapacity) {
 	}
 }
 
-func (m *meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+type option = func(*dynamodb.Options)
+
+func (m *meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...option) (
+	*dynamodb.GetItemOutput, error,
+) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.Client.GetItem(ctx, in)
 	if err == nil {
@@ -153,7 +159,9 @@ func (m *meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...fun
 	return out, err
 }
 
-func (m *meter) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+func (m *meter) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...option) (
+	*dynamodb.QueryOutput, error,
+) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.Client.Query(ctx, in)
 	if err == nil {
@@ -162,7 +170,9 @@ func (m *meter) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*d
 	return out, err
 }
 
-func (m *meter) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+func (m *meter) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...option) (
+	*dynamodb.BatchGetItemOutput, error,
+) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.Client.BatchGetItem(ctx, in)
 	if err == nil {
@@ -171,7 +181,9 @@ func (m *meter) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput
 	return out, err
 }
 
-func (m *meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+func (m *meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...option) (
+	*dynamodb.PutItemOutput, error,
+) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.Client.PutItem(ctx, in)
 	if err != nil {
@@ -182,7 +194,9 @@ func (m *meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...fun
 	return out, err
 }
 
-func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...option) (
+	*dynamodb.UpdateItemOutput, error,
+) {
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.Client.UpdateItem(ctx, in)
 	if err != nil {

@@ -60,6 +60,10 @@ func TestSilentDatabaseIsUnavailableAtTheDeadline(t *testing.T) {
 			assert.Less(t, time.Since(start), 5*time.Second)
 		})
 	}
+
+	st.SetTimeout(50 * time.Millisecond)
+	_, err := st.Session(t.Context(), "key")
+	require.ErrorIs(t, err, store.ErrUnavailable, "a call is bounded where its caller does not bound it")
 }
 
 func TestErrorsOfTheDatabaseAreClassified(t *testing.T) {
@@ -137,7 +141,8 @@ func TestMissingTableIsNotAMissingSession(t *testing.T) {
 func TestWriteWhoseResponseWasLostSucceeds(t *testing.T) {
 	client, table := newTable(t)
 	lossy := &losesResponses{}
-	st := dynamo.New(newClient(emulator.DynamoDBForTest(t), fewerPauses, func(o *dynamodb.Options) { o.HTTPClient = lossy }), table)
+	endpoint := emulator.DynamoDBForTest(t)
+	st := dynamo.New(newClient(endpoint, fewerPauses, func(o *dynamodb.Options) { o.HTTPClient = lossy }), table)
 	direct := dynamo.New(client, table)
 	ctx := t.Context()
 	inAnHour := time.Now().Add(time.Hour)

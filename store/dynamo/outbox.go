@@ -140,8 +140,8 @@ func gapless(page []head, after int64) (run, rest []head) {
 	return page, nil
 }
 
-// query reads heads after one position and up to another: one page of the database's.
-func (st *Store) query(ctx context.Context, op, exchange string, after, last int64, limit int) (page []head, more bool, err error) {
+// query reads heads after one position and up to another: one page of the database's. It says whether there may be more.
+func (st *Store) query(ctx context.Context, op, exchange string, after, last int64, limit int) ([]head, bool, error) {
 	out, err := call(ctx, st, op, st.client.Query, &dynamodb.QueryInput{
 		TableName:                &st.table,
 		KeyConditionExpression:   aws.String("#pk = :pk AND #sk BETWEEN :first AND :last"),
@@ -155,6 +155,7 @@ func (st *Store) query(ctx context.Context, op, exchange string, after, last int
 	if err != nil {
 		return nil, false, err
 	}
+	var page []head
 	for _, it := range out.Items {
 		r := read(it)
 		seq, err := strconv.ParseInt(strings.TrimPrefix(r.str(attrSK), eventPrefix), 10, 64)

@@ -35,17 +35,21 @@ const callTimeout = 10 * time.Second
 
 // Client is what a [Store] needs of a *[dynamodb.Client].
 type Client interface {
-	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
-	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
-	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
-	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
-	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
+	GetItem(context.Context, *dynamodb.GetItemInput, ...option) (*dynamodb.GetItemOutput, error)
+	PutItem(context.Context, *dynamodb.PutItemInput, ...option) (*dynamodb.PutItemOutput, error)
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...option) (*dynamodb.UpdateItemOutput, error)
+	Query(context.Context, *dynamodb.QueryInput, ...option) (*dynamodb.QueryOutput, error)
+	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...option) (*dynamodb.BatchGetItemOutput, error)
 }
+
+// An option of one call; a [Store] gives none.
+type option = func(*dynamodb.Options)
 
 // A Store is a [store.Store] in a DynamoDB table.
 type Store struct {
-	client Client
-	table  string
+	client  Client
+	table   string
+	timeout time.Duration // of one call
 }
 
 var _ store.Store = (*Store)(nil)
@@ -54,13 +58,13 @@ var _ store.Store = (*Store)(nil)
 // be used shows in the first operation, as [store.ErrUnavailable] with a text that names the table.
 //
 // The role needs dynamodb:GetItem, PutItem, UpdateItem, Query and BatchGetItem on the table.
-func New(client Client, table string) *Store { return &Store{client: client, table: table} }
+func New(client Client, table string) *Store { return &Store{client, table, callTimeout} }
 
 // call makes one request to the database, in bounded time, and gives its error the operation and the kind.
 func call[In, Out any](ctx context.Context, st *Store, op string,
-	f func(context.Context, In, ...func(*dynamodb.Options)) (Out, error), in In,
+	f func(context.Context, In, ...option) (Out, error), in In,
 ) (Out, error) {
-	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	bounded, cancel := context.WithTimeout(ctx, st.timeout)
 	defer cancel()
 	out, err := f(bounded, in)
 	if err != nil {

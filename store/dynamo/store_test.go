@@ -87,11 +87,13 @@ func closedPort(t *testing.T) string {
 
 // everyCall makes every call of a store, with arguments that are in order.
 func everyCall(st store.Store) map[string]func(context.Context) error {
-	s := storetest.NewSession()
+	s, known := storetest.NewSession(), storetest.NewSession()
+	known.Revision = dynamo.Revision(known.Expires)
 	inAnHour := time.Now().Add(time.Hour)
 	return map[string]func(context.Context) error{
 		"CreateSession": func(ctx context.Context) error { return st.CreateSession(ctx, s) },
 		"Session":       func(ctx context.Context) error { _, err := st.Session(ctx, s.Key); return err },
+		"UpdateSession": func(ctx context.Context) error { return st.UpdateSession(ctx, known) },
 		"DeleteSession": func(ctx context.Context) error { return st.DeleteSession(ctx, s.Key) },
 		"AppendEvent": func(ctx context.Context) error {
 			return st.AppendEvent(ctx, "x", store.Event{Seq: 1}, inAnHour)

@@ -19,7 +19,7 @@ var contextTests = []test{
 const soon = 5 * time.Second
 
 // eachCall makes every call of a store, on records that exist where that makes a difference.
-func eachCall(ctx context.Context, t *testing.T, st store.Store, ended context.Context, check func(t *testing.T, err error)) {
+func eachCall(ctx context.Context, t *testing.T, st store.Store, ended context.Context, check func(*testing.T, error)) {
 	s := create(ctx, t, st, nil)
 	exchange, topic := unused(), unused()
 	appendEvent(ctx, t, st, exchange, 1, small(1))

@@ -1,0 +1,55 @@
+package firestore
+
+import (
+	"context"
+	"time"
+
+	"cloud.google.com/go/firestore"
+	"google.golang.org/grpc/codes"
+
+	"github.com/hydrant-mcp/hydrant/store"
+)
+
+func (st *Store) answer(exchange, question string) *firestore.DocumentRef {
+	return st.answers.Doc(digest(exchange) + "-" + digest(question))
+}
+
+// PutAnswer implements [store.Store]. It is one write, one write for each part of an answer that is split, and one read
+// when the slot is filled.
+func (st *Store) PutAnswer(ctx context.Context, exchange, question string, answer []byte, expires time.Time) error {
+	const op = "firestore: put answer"
+	if len(answer) > store.MaxAnswer {
+		return store.Wrap(op, store.ErrTooLarge, nil)
+	}
+	slot, err := st.payloadFields(ctx, op, answer, expires)
+	if err != nil {
+		return err
+	}
+	doc, mark := st.answer(exchange, question), newMark()
+	slot[fieldMark] = mark
+	result, code, err := st.write(ctx, op, func(ctx context.Context) (*firestore.WriteResult, error) {
+		return doc.Create(ctx, slot)
+	}, codes.AlreadyExists)
+	if err != nil {
+		return err
+	}
+	_, err = st.updated(ctx, op, doc, mark, result, code, store.ErrExists)
+	return err
+}
+
+// Answer implements [store.Store]. It is one read, and one more for an answer that is split.
+func (st *Store) Answer(ctx context.Context, exchange, question string) ([]byte, error) {
+	const op = "firestore: get answer"
+	snap, err := st.get(ctx, op, st.answer(exchange, question))
+	if err != nil {
+		return nil, err
+	}
+	if snap == nil {
+		return nil, store.Wrap(op, store.ErrNotFound, nil)
+	}
+	r := read(snap)
+	if r.expired() && r.err == nil {
+		return nil, store.Wrap(op, store.ErrNotFound, nil)
+	}
+	return st.payload(ctx, op, r)
+}
