@@ -52,13 +52,14 @@ func StartProxy(backends []string) (*Proxy, error) {
 	}
 	p.last.Store(-1)
 	quiet := log.New(io.Discard, "", 0) // clients that go away are part of the tests
+	forward := &httputil.ReverseProxy{Rewrite: rewrite, Transport: p, FlushInterval: -1, ErrorLog: quiet}
 	p.server = &http.Server{
-		Handler: &httputil.ReverseProxy{
-			Rewrite:       rewrite,
-			Transport:     p,
-			FlushInterval: -1,
-			ErrorLog:      quiet,
-		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// Otherwise the server closes the request's body when the response begins, while the transport may still look
+			// whether there is more of it: that would cut the response off, once in a hundred requests.
+			_ = http.NewResponseController(w).EnableFullDuplex()
+			forward.ServeHTTP(w, r)
+		}),
 		ErrorLog: quiet,
 	}
 	go func() { _ = p.server.Serve(l) }()

@@ -165,6 +165,19 @@ func TestClientThatGoesAwayIsSeenByTheBackend(t *testing.T) {
 	}
 }
 
+// A response that is longer than one read of the proxy, to a request whose body the proxy has hardly finished sending.
+func TestNoResponseIsCutOff(t *testing.T) {
+	long := strings.Repeat("x", 64<<10)
+	p := proxyOver(t, backend(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, long)
+	}))
+	for range 1000 {
+		_, text := post(t, p.URL(), "{}")
+		require.Len(t, text, len(long))
+	}
+}
+
 func TestBackendThatDiesInAResponseCutsTheClientOff(t *testing.T) {
 	p := proxyOver(t, backend(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "half")

@@ -134,7 +134,7 @@ func rawStory(t *testing.T, url string) []step {
 		require.NoError(t, err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
+		require.NoError(t, err, "%s after %q", resp.Status, text)
 		require.Equal(t, want, resp.StatusCode, "%s", text)
 		if id := resp.Header.Get("Mcp-Session-Id"); session == "" {
 			session = id
