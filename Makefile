@@ -1,0 +1,49 @@
+# What is used here: Go; for tests also Node with npm, Python with venv and pip, and the Google Cloud CLI with Java for
+# its Firestore emulator. Everything else is brought by the targets, pinned, into ignored folders.
+
+# Versions of tools that are only run, never linked.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+NODE_PACKAGES   := test/node/node_modules/.installed
+PYTHON_PACKAGES := test/python/.venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help run test conformance lint
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## start examples/quickstart on http://127.0.0.1:8080/mcp and print a command to try it
+	@go run ./examples/quickstart
+
+test: $(NODE_PACKAGES) $(PYTHON_PACKAGES) ## all tests and a few seconds of fuzzing; REQUIRE=all fails where something is missing
+	@go run ./internal/cmd/checks
+
+conformance: $(NODE_PACKAGES) ## the official suite, both eras, through a proxy over INSTANCES=3 processes on STORE=dynamodb
+	@go run ./internal/cmd/conformance
+
+lint: ## gofmt, go vet, staticcheck, govulncheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt -w is needed on:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	@echo "go run $(GOVULNCHECK) ./..."; found=$$(go run $(GOVULNCHECK) ./... 2>&1) || { \
+		echo "$$found"; \
+		case "$$found" in \
+			*"fetching vulnerabilities"*) echo "govulncheck left out: its database cannot be reached from here." ;; \
+			*) exit 1 ;; \
+		esac; }
+
+# A package manager that is missing or fails is no error here: the tests that need the packages say so.
+$(NODE_PACKAGES): test/node/package.json test/node/package-lock.json
+	@if command -v npm >/dev/null; then \
+		echo "npm ci in test/node"; \
+		(cd test/node && npm ci --no-audit --no-fund --loglevel=error) && touch $@ || echo "npm ci failed"; \
+	fi
+
+$(PYTHON_PACKAGES): test/python/requirements.txt
+	@if command -v python3 >/dev/null; then \
+		echo "pip install in test/python/.venv"; \
+		python3 -m venv test/python/.venv && test/python/.venv/bin/pip install --quiet --disable-pip-version-check \
+			--require-hashes -r test/python/requirements.txt && touch $@ || echo "pip install failed"; \
+	fi
