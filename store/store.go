@@ -1,12 +1,12 @@
 // Package store defines what Hydrant keeps between two messages, and where.
 //
-// A [Store] is three contracts beside the sessions themselves:
+// A [Store] is three contracts beside the records of sessions and exchanges:
 //
 //   - the outbox of an exchange: its events for the client, one writer, a gapless sequence, read by cursor;
 //   - the inbox of an exchange: the client's answers to its questions, one slot per question, written once;
 //   - topics: counters that only rise; a reader sees that one rose, not how often.
 //
-// None of them needs clocks to agree. Implementations are in store/memory, store/dynamo and store/firestore; every one
+// None of them needs clocks to agree. A store that can tell that something has changed is a [Watcher] too. Implementations are in store/memory, store/dynamo and store/firestore; every one
 // passes the suite in store/storetest, which is the contract in the form of tests.
 package store
 
@@ -76,6 +76,10 @@ type Session struct {
 	LogLevel string
 	// Subscriptions are the URIs of the resources that the client subscribed to, without duplicates.
 	Subscriptions []string
+	// Cancels counts the cancellations that the client has sent, and Cancelled has the request ids of the last ones, at
+	// most [MaxCancelled], the newest last: the last one's number is Cancels.
+	Cancels   int64
+	Cancelled []string
 	// Created is when the session was made. With an absolute limit on a session's life it bounds Expires.
 	Created time.Time
 	// Expires is when the session ends unless it is used before. Stores keep it to the second or finer. A session past it
@@ -90,8 +94,10 @@ type Session struct {
 // the limit.
 func (s *Session) Size() int {
 	n := len(s.Principal) + len(s.ProtocolVersion) + len(s.InitializeParams) + len(s.LogLevel)
-	for _, uri := range s.Subscriptions {
-		n += len(uri) + 1
+	for _, texts := range [][]string{s.Subscriptions, s.Cancelled} {
+		for _, text := range texts {
+			n += len(text) + 1
+		}
 	}
 	return n
 }
@@ -104,7 +110,7 @@ type Event struct {
 	Data []byte
 }
 
-// A Store keeps sessions, outboxes, inboxes and topics. All methods may be called at the same time from any number of
+// A Store keeps sessions, exchanges, outboxes, inboxes and topics. All methods may be called at the same time from any number of
 // goroutines and processes. Every read is strongly consistent: it sees all writes that had returned when it began. When
 // ctx ends, a method returns soon with an error that wraps ctx's; a deadline of ctx's that passes is [ErrUnavailable] too.
 type Store interface {
@@ -113,14 +119,17 @@ type Store interface {
 	CreateSession(ctx context.Context, s *Session) error
 	// Session reads a session. [ErrNotFound] when it is missing, expired or deleted, [ErrCorrupt] when it cannot be read.
 	Session(ctx context.Context, key string) (*Session, error)
-	// UpdateSession writes the fields of s that may change (Initialized, LogLevel, Subscriptions, Expires) if the record
-	// still has the revision that s was read with, and sets s.Revision to the new one. Fields that this version of the
-	// code does not know stay as they are. [ErrConflict] when somebody else changed or deleted the session meanwhile or it
-	// has expired, [ErrTooLarge] over [MaxSession]. Most callers want [ChangeSession], which reads again and retries.
+	// UpdateSession writes the fields of s that may change (Initialized, LogLevel, Subscriptions, Cancels, Cancelled,
+	// Expires) if the record still has the revision that s was read with, and sets s.Revision to the new one. Fields that
+	// this version of the code does not know stay as they are. [ErrConflict] when somebody else changed or deleted the
+	// session meanwhile or it has expired, [ErrTooLarge] over [MaxSession]. Most callers want [ChangeSession], which reads
+	// again and retries.
 	UpdateSession(ctx context.Context, s *Session) error
 	// DeleteSession ends a session for good: no late update brings it back. [ErrNotFound] when it is not there, where the
 	// store can tell at no further cost.
 	DeleteSession(ctx context.Context, key string) error
+
+	Exchanges
 
 	// AppendEvent adds an event to the outbox of an exchange. Appending the same bytes at the same position again
 	// succeeds and changes nothing; other bytes at a position that is taken are [ErrConflict]. The caller numbers its

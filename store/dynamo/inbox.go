@@ -2,11 +2,7 @@ package dynamo
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hydrant-mcp/hydrant/store"
 )
@@ -26,36 +22,16 @@ func (st *Store) PutAnswer(ctx context.Context, exchange, question string, answe
 	if err := st.setPayload(ctx, op, it, answer, expires); err != nil {
 		return err
 	}
-	mark := binary(newMark())
-	it[attrMark] = mark
-	_, err := call(ctx, st, op, st.client.PutItem, &dynamodb.PutItemInput{
-		TableName:                 &st.table,
-		Item:                      it,
-		ConditionExpression:       aws.String("attribute_not_exists(#pk) OR #mark = :mark"),
-		ExpressionAttributeNames:  map[string]string{"#pk": attrPK, "#mark": attrMark},
-		ExpressionAttributeValues: item{":mark": mark},
-	})
-	if errors.Is(err, errCondition) {
-		return store.Wrap(op, store.ErrExists, nil)
-	}
-	return err
+	return st.create(ctx, op, it)
 }
 
 // Answer implements [store.Store]. It is one strongly consistent read, and a batch for an answer that is split.
 func (st *Store) Answer(ctx context.Context, exchange, question string) ([]byte, error) {
 	const op = "dynamo: get answer"
-	out, err := call(ctx, st, op, st.client.GetItem, &dynamodb.GetItemInput{
-		TableName:      &st.table,
-		Key:            answerItem(exchange, question),
-		ConsistentRead: aws.Bool(true),
-	})
+	r, err := st.get(ctx, op, answerItem(exchange, question))
 	if err != nil {
 		return nil, err
 	}
-	if len(out.Item) == 0 {
-		return nil, store.Wrap(op, store.ErrNotFound, nil)
-	}
-	r := read(out.Item)
 	if r.expired() && r.err == nil {
 		return nil, store.Wrap(op, store.ErrNotFound, nil)
 	}

@@ -16,6 +16,8 @@ const (
 	attrSK      = "sk"
 	attrVersion = "v"   // store.SchemaVersion
 	attrTTL     = "ttl" // seconds since the epoch, rounded up; a reserved word: never bare in an expression
+
+	attrMark = "mark" // of the call that wrote last, where a repeated write must know itself again
 )
 
 type item = map[string]types.AttributeValue
@@ -118,6 +120,9 @@ func (r *reader) list(name string) []string {
 	}
 	return texts
 }
+
+// time decodes milliseconds since the epoch.
+func (r *reader) time(name string) time.Time { return time.UnixMilli(r.number(name)) }
 
 // expired says that the item's time to live has passed. Items are read until the database removes them.
 func (r *reader) expired() bool {

@@ -6,6 +6,7 @@
 //
 //	pk                  sk                item
 //	s#<session key>     s                 a session, or what is left of a deleted one
+//	x#<exchange>        x                 an exchange
 //	x#<exchange>        e#<position>      an event, or the head of one that is split
 //	x#<exchange>        a#<question>      an answer, or the head of one that is split
 //	p#<upload>#<part>   p                 a part of an event or an answer

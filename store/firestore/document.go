@@ -76,6 +76,9 @@ func marked(snap *firestore.DocumentSnapshot, mark []byte) bool {
 	return bytes.Equal(got, mark)
 }
 
+// list never returns nil, which the client stores as a null.
+func list(texts []string) []string { return append([]string{}, texts...) }
+
 // filled never returns nil, which the client stores as a null.
 func filled(data []byte) []byte {
 	if data == nil {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/firestore"
-	"google.golang.org/grpc/codes"
 
 	"github.com/hydrant-mcp/hydrant/store"
 )
@@ -25,15 +24,7 @@ func (st *Store) PutAnswer(ctx context.Context, exchange, question string, answe
 	if err != nil {
 		return err
 	}
-	doc, mark := st.answer(exchange, question), newMark()
-	slot[fieldMark] = mark
-	result, code, err := st.write(ctx, op, func(ctx context.Context) (*firestore.WriteResult, error) {
-		return doc.Create(ctx, slot)
-	}, codes.AlreadyExists)
-	if err != nil {
-		return err
-	}
-	_, err = st.updated(ctx, op, doc, mark, result, code, store.ErrExists)
+	_, err = st.create(ctx, op, st.answer(exchange, question), slot)
 	return err
 }
 

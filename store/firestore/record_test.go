@@ -222,6 +222,7 @@ func TestIndexFileExemptsEveryField(t *testing.T) {
 	require.NoError(t, db.CreateSession(t.Context(), s))
 	require.NoError(t, db.CreateSession(t.Context(), deleted))
 	require.NoError(t, db.DeleteSession(t.Context(), deleted.Key))
+	require.NoError(t, db.CreateExchange(t.Context(), storetest.NewExchange()))
 	for seq, size := range []int{1, 1 << 20} {
 		e := store.Event{Seq: int64(seq + 1), Data: make([]byte, size)}
 		require.NoError(t, db.AppendEvent(t.Context(), "x", e, inAnHour))
@@ -251,7 +252,7 @@ func TestIndexFileExemptsEveryField(t *testing.T) {
 		assert.Empty(t, *o.Indexes)
 	}
 	written := make(map[field]bool)
-	for _, collection := range []string{"sessions", "events", "answers", "parts", "topics"} {
+	for _, collection := range []string{"sessions", "exchanges", "events", "answers", "parts", "topics"} {
 		for _, doc := range db.documents(t, collection) {
 			for name := range doc.Data() {
 				written[field{hydrant.DefaultPrefix + "_" + collection, name}] = true

@@ -20,17 +20,10 @@ const (
 	fieldInitialized = "initialized"
 	fieldLevel       = "level"
 	fieldSubscribed  = "subscribed"
+	fieldCancels     = "cancels"
+	fieldCancelled   = "cancelled"
 	fieldDeleted     = "deleted"
 )
-
-// A revision is what a session was read with: the time that an update must find, and when what was read ends. The mark
-// in every write makes sure that the time changes: a write that changes nothing would keep it.
-type revision struct {
-	updated time.Time
-	expires int64 // microseconds since the epoch, as the database keeps it
-}
-
-func (r revision) expired() bool { return store.Expired(time.UnixMicro(r.expires), time.Now()) }
 
 // CreateSession implements [store.Store]. It is one write, and one read when the document exists.
 func (st *Store) CreateSession(ctx context.Context, s *store.Session) error {
@@ -38,52 +31,23 @@ func (st *Store) CreateSession(ctx context.Context, s *store.Session) error {
 	if s.Size() > store.MaxSession {
 		return store.Wrap(op, store.ErrTooLarge, nil)
 	}
-	doc, mark := st.sessions.Doc(s.Key), newMark()
-	result, code, err := st.write(ctx, op, func(ctx context.Context) (*firestore.WriteResult, error) {
-		return doc.Create(ctx, fields{
-			fieldVersion:     store.SchemaVersion,
-			fieldMark:        mark,
-			fieldPrincipal:   s.Principal,
-			fieldProtocol:    s.ProtocolVersion,
-			fieldParams:      filled(s.InitializeParams),
-			fieldCreated:     s.Created,
-			fieldInitialized: s.Initialized,
-			fieldLevel:       s.LogLevel,
-			fieldSubscribed:  subscribed(s),
-			fieldTTL:         s.Expires,
-		})
-	}, codes.AlreadyExists)
+	first, err := st.createRecord(ctx, op, st.sessions.Doc(s.Key), s.Expires, fields{
+		fieldPrincipal:   s.Principal,
+		fieldProtocol:    s.ProtocolVersion,
+		fieldParams:      filled(s.InitializeParams),
+		fieldCreated:     s.Created,
+		fieldInitialized: s.Initialized,
+		fieldLevel:       s.LogLevel,
+		fieldSubscribed:  list(s.Subscriptions),
+		fieldCancels:     s.Cancels,
+		fieldCancelled:   list(s.Cancelled),
+	})
 	if err != nil {
 		return err
 	}
-	updated, err := st.updated(ctx, op, doc, mark, result, code, store.ErrExists)
-	if err != nil {
-		return err
-	}
-	s.Revision = revision{updated, s.Expires.UnixMicro()}
+	s.Revision = first
 	return nil
 }
-
-// updated returns the update time of a write that succeeded, also if it did so in an attempt whose response was lost, so
-// that its repetition failed on its precondition. otherwise is what it means if somebody else's write was in the way.
-func (st *Store) updated(ctx context.Context, op string, doc *firestore.DocumentRef, mark []byte,
-	result *firestore.WriteResult, code codes.Code, otherwise error,
-) (time.Time, error) {
-	if code == codes.OK {
-		return result.UpdateTime, nil
-	}
-	snap, err := st.get(ctx, op, doc)
-	if err != nil {
-		return time.Time{}, err
-	}
-	if !marked(snap, mark) {
-		return time.Time{}, store.Wrap(op, otherwise, nil)
-	}
-	return snap.UpdateTime, nil
-}
-
-// subscribed never returns nil, which the client stores as a null.
-func subscribed(s *store.Session) []string { return append([]string{}, s.Subscriptions...) }
 
 // Session implements [store.Store]. It is one read.
 func (st *Store) Session(ctx context.Context, key string) (*store.Session, error) {
@@ -107,6 +71,8 @@ func (st *Store) Session(ctx context.Context, key string) (*store.Session, error
 		Initialized:      get[bool](r, fieldInitialized),
 		LogLevel:         get[string](r, fieldLevel),
 		Subscriptions:    r.texts(fieldSubscribed),
+		Cancels:          get[int64](r, fieldCancels),
+		Cancelled:        r.texts(fieldCancelled),
 		Created:          get[time.Time](r, fieldCreated),
 		Expires:          get[time.Time](r, fieldTTL),
 	}
@@ -127,28 +93,17 @@ func (st *Store) UpdateSession(ctx context.Context, s *store.Session) error {
 	if s.Size() > store.MaxSession {
 		return store.Wrap(op, store.ErrTooLarge, nil)
 	}
-	old, ok := s.Revision.(revision)
-	if !ok || old.expired() {
-		return store.Wrap(op, store.ErrConflict, nil)
-	}
-	doc, mark := st.sessions.Doc(s.Key), newMark()
-	result, code, err := st.write(ctx, op, func(ctx context.Context) (*firestore.WriteResult, error) {
-		return doc.Update(ctx, []firestore.Update{
-			{Path: fieldMark, Value: mark},
-			{Path: fieldInitialized, Value: s.Initialized},
-			{Path: fieldLevel, Value: s.LogLevel},
-			{Path: fieldSubscribed, Value: subscribed(s)},
-			{Path: fieldTTL, Value: s.Expires},
-		}, firestore.LastUpdateTime(old.updated))
-	}, codes.FailedPrecondition, codes.NotFound)
+	fresh, err := st.updateRecord(ctx, op, st.sessions.Doc(s.Key), s.Revision, s.Expires, fields{
+		fieldInitialized: s.Initialized,
+		fieldLevel:       s.LogLevel,
+		fieldSubscribed:  list(s.Subscriptions),
+		fieldCancels:     s.Cancels,
+		fieldCancelled:   list(s.Cancelled),
+	})
 	if err != nil {
 		return err
 	}
-	updated, err := st.updated(ctx, op, doc, mark, result, code, store.ErrConflict)
-	if err != nil {
-		return err
-	}
-	s.Revision = revision{updated, s.Expires.UnixMicro()}
+	s.Revision = fresh
 	return nil
 }
 
@@ -160,7 +115,7 @@ func (st *Store) DeleteSession(ctx context.Context, key string) error {
 	_, code, err := st.write(ctx, op, func(ctx context.Context) (*firestore.WriteResult, error) {
 		updates := []firestore.Update{{Path: fieldDeleted, Value: true}, {Path: fieldMark, Value: newMark()}}
 		for _, field := range []string{fieldPrincipal, fieldProtocol, fieldParams, fieldCreated, fieldInitialized,
-			fieldLevel, fieldSubscribed} {
+			fieldLevel, fieldSubscribed, fieldCancels, fieldCancelled} {
 			updates = append(updates, firestore.Update{Path: field, Value: firestore.Delete})
 		}
 		return doc.Update(ctx, updates)

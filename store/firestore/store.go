@@ -1,9 +1,10 @@
 // Package firestore keeps Hydrant's records in Google Cloud Firestore, in native mode.
 //
-// There are five collections at the root, named by a prefix:
+// There are six collections at the root, named by a prefix:
 //
 //	collection         document                    holds
 //	hydrant_sessions   <session key>               a session, or what is left of a deleted one
+//	hydrant_exchanges  <exchange>                  an exchange
 //	hydrant_events     <exchange>-<position>       an event, or the head of one that is split
 //	hydrant_answers    <exchange>-<question>       an answer, or the head of one that is split
 //	hydrant_parts      <upload>-<part>             a part of an event or an answer
@@ -45,7 +46,7 @@ type Store struct {
 	client  *firestore.Client
 	timeout time.Duration // of one call
 
-	sessions, events, answers, parts, topics *firestore.CollectionRef
+	sessions, exchanges, events, answers, parts, topics *firestore.CollectionRef
 }
 
 var _ store.Store = (*Store)(nil)
@@ -58,13 +59,14 @@ func New(client *firestore.Client, prefix string) *Store {
 		prefix = DefaultPrefix
 	}
 	return &Store{
-		client:   client,
-		timeout:  callTimeout,
-		sessions: client.Collection(prefix + "_sessions"),
-		events:   client.Collection(prefix + "_events"),
-		answers:  client.Collection(prefix + "_answers"),
-		parts:    client.Collection(prefix + "_parts"),
-		topics:   client.Collection(prefix + "_topics"),
+		client:    client,
+		timeout:   callTimeout,
+		sessions:  client.Collection(prefix + "_sessions"),
+		exchanges: client.Collection(prefix + "_exchanges"),
+		events:    client.Collection(prefix + "_events"),
+		answers:   client.Collection(prefix + "_answers"),
+		parts:     client.Collection(prefix + "_parts"),
+		topics:    client.Collection(prefix + "_topics"),
 	}
 }
 

@@ -11,6 +11,12 @@ import (
 // pageBytes ends a page of events that has no other limit.
 const pageBytes = 4 << 20
 
+// An exchange is a record as it is kept.
+type exchange struct {
+	store.Exchange
+	revision int64
+}
+
 type outbox struct {
 	events  map[int64][]byte
 	expires time.Time // of the event that lives longest
@@ -22,6 +28,70 @@ type answer struct {
 	data    []byte
 	expires time.Time
 }
+
+// CreateExchange implements [store.Exchanges].
+func (st *Store) CreateExchange(ctx context.Context, x *store.Exchange) error {
+	const op = "memory: create exchange"
+	if err := store.WrapContext(ctx, op); err != nil {
+		return err
+	}
+	if len(x.Data) > store.MaxExchangeData {
+		return store.Wrap(op, store.ErrTooLarge, nil)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.sweep()
+	if st.exchanges[x.Key] != nil {
+		return store.Wrap(op, store.ErrExists, nil)
+	}
+	st.revision++
+	r := &exchange{*x, st.revision}
+	r.Data, r.Revision = bytes.Clone(x.Data), nil
+	st.exchanges[x.Key] = r
+	x.Revision = r.revision
+	st.signal(watchedExchange, x.Key)
+	return nil
+}
+
+// Exchange implements [store.Exchanges].
+func (st *Store) Exchange(ctx context.Context, key string) (*store.Exchange, error) {
+	const op = "memory: get exchange"
+	if err := store.WrapContext(ctx, op); err != nil {
+		return nil, err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	r := st.exchanges[key]
+	if !r.alive() {
+		return nil, store.Wrap(op, store.ErrNotFound, nil)
+	}
+	x := r.Exchange
+	x.Data, x.Revision = bytes.Clone(r.Data), r.revision
+	return &x, nil
+}
+
+// UpdateExchange implements [store.Exchanges].
+func (st *Store) UpdateExchange(ctx context.Context, x *store.Exchange) error {
+	const op = "memory: update exchange"
+	if err := store.WrapContext(ctx, op); err != nil {
+		return err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.sweep()
+	r := st.exchanges[x.Key]
+	if !r.alive() || x.Revision != r.revision {
+		return store.Wrap(op, store.ErrConflict, nil)
+	}
+	r.State, r.Round, r.Owner, r.Lease, r.Expires = x.State, x.Round, x.Owner, x.Lease, x.Expires
+	st.revision++
+	r.revision = st.revision
+	x.Revision = r.revision
+	st.signal(watchedExchange, x.Key)
+	return nil
+}
+
+func (r *exchange) alive() bool { return r != nil && !store.Expired(r.Expires, time.Now()) }
 
 // AppendEvent implements [store.Store].
 func (st *Store) AppendEvent(ctx context.Context, exchange string, e store.Event, expires time.Time) error {
@@ -50,6 +120,7 @@ func (st *Store) AppendEvent(ctx context.Context, exchange string, e store.Event
 	if expires.After(box.expires) {
 		box.expires = expires
 	}
+	st.signal(watchedExchange, exchange)
 	return nil
 }
 
@@ -98,6 +169,7 @@ func (st *Store) PutAnswer(ctx context.Context, exchange, question string, data 
 		return store.Wrap(op, store.ErrExists, nil)
 	}
 	st.answers[key] = &answer{copied(data), expires}
+	st.signal(watchedExchange, exchange)
 	return nil
 }
 

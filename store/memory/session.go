@@ -35,6 +35,7 @@ func (st *Store) CreateSession(ctx context.Context, s *store.Session) error {
 	st.revision++
 	st.sessions[s.Key] = &session{Session: clone(s), revision: st.revision}
 	s.Revision = st.revision
+	st.signal(watchedSession, s.Key)
 	return nil
 }
 
@@ -74,10 +75,13 @@ func (st *Store) UpdateSession(ctx context.Context, s *store.Session) error {
 	r.Initialized = s.Initialized
 	r.LogLevel = s.LogLevel
 	r.Subscriptions = slices.Clone(s.Subscriptions)
+	r.Cancels = s.Cancels
+	r.Cancelled = slices.Clone(s.Cancelled)
 	r.Expires = s.Expires
 	st.revision++
 	r.revision = st.revision
 	s.Revision = r.revision
+	st.signal(watchedSession, s.Key)
 	return nil
 }
 
@@ -95,6 +99,7 @@ func (st *Store) DeleteSession(ctx context.Context, key string) error {
 		return store.Wrap(op, store.ErrNotFound, nil)
 	}
 	st.sessions[key] = &session{Session: store.Session{Expires: r.Expires}, deleted: true}
+	st.signal(watchedSession, key)
 	return nil
 }
 
@@ -106,6 +111,7 @@ func clone(s *store.Session) store.Session {
 	c := *s
 	c.InitializeParams = bytes.Clone(s.InitializeParams)
 	c.Subscriptions = slices.Clone(s.Subscriptions)
+	c.Cancelled = slices.Clone(s.Cancelled)
 	c.Revision = nil
 	return c
 }

@@ -19,22 +19,29 @@ const sweepEvery = time.Minute
 type Store struct {
 	mu        sync.Mutex
 	sessions  map[string]*session
+	exchanges map[string]*exchange
 	outboxes  map[string]*outbox
 	answers   map[slot]*answer
 	topics    map[string]int64
-	revision  int64 // the last one given to a session
+	watches   map[thing]map[*watch]struct{}
+	revision  int64 // the last one given to a session or an exchange
 	nextSweep time.Time
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Watcher = (*Store)(nil)
+)
 
 // New returns an empty store.
 func New() *Store {
 	return &Store{
 		sessions:  make(map[string]*session),
+		exchanges: make(map[string]*exchange),
 		outboxes:  make(map[string]*outbox),
 		answers:   make(map[slot]*answer),
 		topics:    make(map[string]int64),
+		watches:   make(map[thing]map[*watch]struct{}),
 		nextSweep: time.Now().Add(sweepEvery),
 	}
 }
@@ -49,6 +56,11 @@ func (st *Store) sweep() {
 	for key, r := range st.sessions {
 		if store.Expired(r.Expires, now) {
 			delete(st.sessions, key)
+		}
+	}
+	for key, r := range st.exchanges {
+		if store.Expired(r.Expires, now) {
+			delete(st.exchanges, key)
 		}
 	}
 	for exchange, box := range st.outboxes {
@@ -71,6 +83,7 @@ func (st *Store) RaiseTopic(ctx context.Context, topic string) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.topics[topic]++
+	st.signal(watchedTopic, topic)
 	return nil
 }
 

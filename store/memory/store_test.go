@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,57 @@ func TestSessionExpiresByTheClock(t *testing.T) {
 	})
 }
 
+func TestExchangeExpiresByTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := New()
+		x := storetest.NewExchange()
+		require.NoError(t, st.CreateExchange(t.Context(), x))
+		time.Sleep(time.Until(x.Expires) - time.Nanosecond)
+		_, err := st.Exchange(t.Context(), x.Key)
+		require.NoError(t, err)
+		time.Sleep(time.Nanosecond)
+		_, err = st.Exchange(t.Context(), x.Key)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		require.ErrorIs(t, st.UpdateExchange(t.Context(), x), store.ErrConflict)
+	})
+}
+
+func TestWatchIsExactAndLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := New()
+		ctx, stop := context.WithCancel(t.Context())
+		x, calls := storetest.NewExchange(), 0
+		require.NoError(t, st.CreateExchange(ctx, x))
+		require.NoError(t, st.Watch(ctx, store.Watched{Session: "s", Exchange: x.Key, Topics: []string{"t", "t"}},
+			func() { calls++ }))
+		synctest.Wait()
+		assert.Zero(t, calls)
+		inAnHour := time.Now().Add(time.Hour)
+		event := func(exchange string) func() error {
+			return func() error { return st.AppendEvent(ctx, exchange, store.Event{Seq: 1}, inAnHour) }
+		}
+		for want, changes := range [][]func() error{
+			0: {event("other"), func() error { return st.RaiseTopic(ctx, x.Key) }},
+			1: {event(x.Key)},
+			2: {func() error { return st.PutAnswer(ctx, x.Key, "q", nil, inAnHour) }, event(x.Key), event("other")},
+			3: {func() error { return st.UpdateExchange(ctx, x) }},
+			4: {func() error { return st.RaiseTopic(ctx, "t") }},
+		} {
+			for _, change := range changes {
+				require.NoError(t, change())
+			}
+			synctest.Wait()
+			assert.Equal(t, want, calls)
+		}
+		stop()
+		synctest.Wait()
+		assert.Empty(t, st.watches)
+		require.NoError(t, st.RaiseTopic(t.Context(), "t"))
+		synctest.Wait()
+		assert.Equal(t, 4, calls)
+	})
+}
+
 func TestWritesSweepWhatHasExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, ctx := New(), t.Context()
@@ -42,6 +94,7 @@ func TestWritesSweepWhatHasExpired(t *testing.T) {
 		require.NoError(t, st.CreateSession(ctx, s))
 		require.NoError(t, st.CreateSession(ctx, deleted))
 		require.NoError(t, st.DeleteSession(ctx, deleted.Key))
+		require.NoError(t, st.CreateExchange(ctx, storetest.NewExchange()))
 		require.NoError(t, st.AppendEvent(ctx, "short", store.Event{Seq: 1}, hour))
 		require.NoError(t, st.AppendEvent(ctx, "long", store.Event{Seq: 1}, hour))
 		require.NoError(t, st.AppendEvent(ctx, "long", store.Event{Seq: 2}, hour.Add(time.Hour)))
@@ -51,6 +104,7 @@ func TestWritesSweepWhatHasExpired(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.NoError(t, st.PutAnswer(ctx, "other", "q", nil, hour.Add(time.Hour)))
 		assert.Empty(t, st.sessions)
+		assert.Empty(t, st.exchanges)
 		assert.Len(t, st.outboxes, 1)
 		assert.Len(t, st.answers, 1)
 		events, err := st.Events(ctx, "long", 0, 0)

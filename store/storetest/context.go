@@ -21,13 +21,17 @@ const soon = 5 * time.Second
 // eachCall makes every call of a store, on records that exist where that makes a difference.
 func eachCall(ctx context.Context, t *testing.T, st store.Store, ended context.Context, check func(*testing.T, error)) {
 	s := create(ctx, t, st, nil)
+	x := createExchange(ctx, t, st, nil)
 	exchange, topic := unused(), unused()
 	appendEvent(ctx, t, st, exchange, 1, small(1))
 	for name, call := range map[string]func(ctx context.Context) error{
-		"CreateSession": func(ctx context.Context) error { return st.CreateSession(ctx, NewSession()) },
-		"Session":       func(ctx context.Context) error { _, err := st.Session(ctx, s.Key); return err },
-		"UpdateSession": func(ctx context.Context) error { return st.UpdateSession(ctx, s) },
-		"DeleteSession": func(ctx context.Context) error { return st.DeleteSession(ctx, s.Key) },
+		"CreateSession":  func(ctx context.Context) error { return st.CreateSession(ctx, NewSession()) },
+		"Session":        func(ctx context.Context) error { _, err := st.Session(ctx, s.Key); return err },
+		"UpdateSession":  func(ctx context.Context) error { return st.UpdateSession(ctx, s) },
+		"DeleteSession":  func(ctx context.Context) error { return st.DeleteSession(ctx, s.Key) },
+		"CreateExchange": func(ctx context.Context) error { return st.CreateExchange(ctx, NewExchange()) },
+		"Exchange":       func(ctx context.Context) error { _, err := st.Exchange(ctx, x.Key); return err },
+		"UpdateExchange": func(ctx context.Context) error { return st.UpdateExchange(ctx, x) },
 		"AppendEvent": func(ctx context.Context) error {
 			return st.AppendEvent(ctx, exchange, store.Event{Seq: 2, Data: small(2)}, inAnHour())
 		},

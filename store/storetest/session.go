@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +33,7 @@ var sessionTests = []test{
 	{"DeleteIsForGood", testSessionDelete},
 	{"DeleteOfMissingIsNotFoundOrNothing", testSessionDeleteMissing},
 	{"DeleteWinsOverRacingUpdates", testSessionDeleteRacing},
+	{"KeepsTheRingOfCancellations", testSessionCancelled},
 	{"LargeIsStoredAndTooLargeIsRefused", testSessionLarge},
 }
 
@@ -46,7 +49,7 @@ func testSessionComesBack(ctx context.Context, t *testing.T, st store.Store) {
 		"no principal":     func(s *store.Session) { s.Principal = "" },
 		"no subscriptions": func(s *store.Session) { s.Subscriptions = nil },
 		"one subscription": func(s *store.Session) { s.Subscriptions = []string{"x:y"} },
-		"fresh":            func(s *store.Session) { s.Initialized, s.LogLevel, s.Subscriptions = false, "", nil },
+		"fresh":            func(s *store.Session) { s.Initialized, s.LogLevel, s.Subscriptions, s.Cancelled = false, "", nil, nil },
 		"odd params": func(s *store.Session) {
 			s.InitializeParams = json.RawMessage("{ \"a\" :\t1.0,\n\"a\":1e400,\"é\":\"\\u00e9\"} ")
 		},
@@ -77,6 +80,8 @@ func assertSame(t *testing.T, want, got *store.Session) {
 	assert.Equal(t, want.Initialized, got.Initialized)
 	assert.Equal(t, want.LogLevel, got.LogLevel)
 	assert.ElementsMatch(t, want.Subscriptions, got.Subscriptions)
+	assert.Equal(t, want.Cancels, got.Cancels)
+	assert.Equal(t, want.Cancelled, got.Cancelled, "in order, with duplicates")
 	assert.WithinDuration(t, want.Created, got.Created, time.Second)
 	assert.WithinDuration(t, want.Expires, got.Expires, time.Second)
 }
@@ -88,6 +93,7 @@ func testSessionIsACopy(ctx context.Context, t *testing.T, st store.Store) {
 	scribble := func(s *store.Session) {
 		clear(s.InitializeParams)
 		clear(s.Subscriptions)
+		clear(s.Cancelled)
 	}
 	scribble(s)
 	read, err := st.Session(ctx, s.Key)
@@ -127,6 +133,7 @@ func testSessionUpdate(ctx context.Context, t *testing.T, st store.Store) {
 	s := create(ctx, t, st, func(s *store.Session) { s.Initialized, s.LogLevel, s.Subscriptions = false, "", nil })
 	want := *s
 	want.Initialized, want.LogLevel, want.Subscriptions = true, "debug", []string{"a:b", "c:d"}
+	want.Cancels, want.Cancelled = 6, append(slices.Clone(s.Cancelled)[2:], `"x"`, `"x"`)
 	want.Expires = want.Expires.Add(time.Hour)
 
 	written := want
@@ -306,6 +313,34 @@ func testSessionDeleteRacing(ctx context.Context, t *testing.T, st store.Store) 
 	}
 	_, err := st.Session(ctx, key)
 	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func testSessionCancelled(ctx context.Context, t *testing.T, st store.Store) {
+	s := create(ctx, t, st, func(s *store.Session) { s.Cancels, s.Cancelled = 0, nil })
+	want := *s
+	for i := range int64(2*store.MaxCancelled + 3) {
+		id := fmt.Sprint(i / 2) // each twice
+		require.NoError(t, store.ChangeSession(ctx, st, s, func(s *store.Session) bool {
+			s.Cancels++
+			s.Cancelled = append(s.Cancelled, id)
+			s.Cancelled = s.Cancelled[max(0, len(s.Cancelled)-store.MaxCancelled):]
+			return true
+		}))
+		want.Cancels, want.Cancelled = i+1, append(want.Cancelled, id)
+	}
+	want.Cancelled = want.Cancelled[len(want.Cancelled)-store.MaxCancelled:]
+	got, err := st.Session(ctx, s.Key)
+	require.NoError(t, err)
+	assertSame(t, &want, got)
+
+	got.Cancelled = []string{"", "", strings.Repeat("long", 1000), "ü"}
+	require.NoError(t, st.UpdateSession(ctx, got))
+	again, err := st.Session(ctx, s.Key)
+	require.NoError(t, err)
+	assertSame(t, got, again)
+
+	got.Cancelled = append(got.Cancelled, strings.Repeat("x", store.MaxSession))
+	require.ErrorIs(t, st.UpdateSession(ctx, got), store.ErrTooLarge, "they count")
 }
 
 func testSessionLarge(ctx context.Context, t *testing.T, st store.Store) {

@@ -1,4 +1,5 @@
-// Package storetest is the contract of [store.Store] in the form of tests. A new driver is done when Run passes:
+// Package storetest is the contract of [store.Store], and of [store.Watcher] for a store that is one, in the form of
+// tests. A new driver is done when Run passes:
 //
 //	func TestContract(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) store.Store { return mydriver.New(…) })
@@ -38,9 +39,11 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		tests []test
 	}{
 		{"Session", sessionTests},
+		{"Exchange", exchangeTests},
 		{"Outbox", outboxTests},
 		{"Inbox", inboxTests},
 		{"Topic", topicTests},
+		{"Watcher", watcherTests},
 		{"Context", contextTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
@@ -71,8 +74,24 @@ func NewSession() *store.Session {
 		Initialized:      true,
 		LogLevel:         "warning",
 		Subscriptions:    []string{"file:///a", "file:///b?x=1#y", "näh://ü"},
+		Cancels:          4,
+		Cancelled:        []string{`"1"`, "1", "9007199254740993", "1"},
 		Created:          time.Now(),
 		Expires:          inAnHour(),
+	}
+}
+
+// NewExchange returns an exchange that is in no store, with all fields set, for an hour.
+func NewExchange() *store.Exchange {
+	return &store.Exchange{
+		Key:     rand.Text(),
+		Session: NewSession().Key,
+		State:   "asking",
+		Round:   2,
+		Owner:   rand.Text(),
+		Lease:   time.Now().Add(30 * time.Second),
+		Data:    json.RawMessage(`{"id": 9007199254740993, "html":"<&>\u003c"}`),
+		Expires: inAnHour(),
 	}
 }
 
