@@ -30,6 +30,7 @@ func TestReportSaysWhatFailedAndWhatWasSkipped(t *testing.T) {
 {"Action":"output","Package":"r","Output":"?   \tr\t[no test files]\n"}
 {"Action":"skip","Package":"r"}
 {"Action":"build-output","ImportPath":"s","Output":"s.go:1: does not compile\n"}
+{"Action":"fail","Package":"s"}
 go: says something itself
 `
 	var out, summary strings.Builder
@@ -39,7 +40,7 @@ go: says something itself
 	assert.Equal(t, "    bad_test.go:1: what is wrong\nFAIL\tp\t0.1s\npanic: in a goroutine\nok  \tq\t0.2s\n"+
 		"s.go:1: does not compile\ngo: says something itself\n", out.String())
 	r.print(&summary)
-	assert.Equal(t, "\nskipped: Node missing: install it\n    p TestSkip\n\n1 passed, 1 failed, 1 skipped\n", summary.String())
+	assert.Equal(t, "\nskipped: Node missing: install it\n    p TestSkip\n\n1 passed, 2 failed, 1 skipped\n", summary.String())
 }
 
 func TestEveryFuzzTargetIsFound(t *testing.T) {

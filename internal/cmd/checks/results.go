@@ -22,6 +22,7 @@ type event struct {
 type results struct {
 	ok             bool
 	passed, failed int
+	testsFailed    map[string]bool // by package
 	// skipped has the tests that were skipped, by reason.
 	skipped map[string][]string
 	// output is what a test has printed until it ends.
@@ -31,7 +32,9 @@ type results struct {
 type test struct{ pkg, name string }
 
 func newResults() *results {
-	return &results{ok: true, skipped: map[string][]string{}, output: map[test][]string{}}
+	return &results{
+		ok: true, testsFailed: map[string]bool{}, skipped: map[string][]string{}, output: map[test][]string{},
+	}
 }
 
 // read prints what `go test` would print, as it happens: a line per package, and what failing tests said.
@@ -83,8 +86,12 @@ func (r *results) take(e event, w io.Writer) {
 		r.ok = false
 		if e.Test != "" {
 			r.failed++
+			r.testsFailed[e.Package] = true
 			r.flush(t, w)
 			return
+		}
+		if !r.testsFailed[e.Package] {
+			r.failed++ // it did not compile, or crashed, or TestMain was not content
 		}
 		// A package that fails with tests under way has crashed or run out of time in them.
 		for other := range r.output {
