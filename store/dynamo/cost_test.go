@@ -26,7 +26,8 @@ func TestOperationsCostWhatTheDesignSays(t *testing.T) {
 	st := dynamo.New(meter, table)
 	ctx := t.Context()
 	inAnHour := time.Now().Add(time.Hour)
-	s := storetest.NewSession()
+	s, x := storetest.NewSession(), storetest.NewExchange()
+	stale := *x
 	data := []byte(strings.Repeat("x", 800))
 	event := func(exchange string, seq int64, data []byte) func() error {
 		return func() error { return st.AppendEvent(ctx, exchange, store.Event{Seq: seq, Data: data}, inAnHour) }
@@ -54,6 +55,19 @@ func TestOperationsCostWhatTheDesignSays(t *testing.T) {
 		{"update a session", func() error { return st.UpdateSession(ctx, s) }, nil, usage{writes: 1, writeUnits: 1}},
 		{"delete a session", func() error { return st.DeleteSession(ctx, s.Key) }, nil, usage{writes: 1, writeUnits: 1}},
 		{"delete it again", func() error { return st.DeleteSession(ctx, s.Key) }, store.ErrNotFound,
+			usage{writes: 1, refused: 1}},
+
+		{"create an exchange", func() error { return st.CreateExchange(ctx, x) }, nil, usage{writes: 1, writeUnits: 1}},
+		{"create it again", func() error { return st.CreateExchange(ctx, x) }, store.ErrExists, usage{writes: 1, refused: 1}},
+		{"read an exchange", func() error { _, err := st.Exchange(ctx, x.Key); return err }, nil,
+			usage{reads: 1, readUnits: 1}},
+		{"find no exchange", func() error { _, err := st.Exchange(ctx, "none"); return err }, store.ErrNotFound,
+			usage{reads: 1, readUnits: 1}},
+		{"update an exchange", func() error {
+			stale.Revision = x.Revision
+			return st.UpdateExchange(ctx, x)
+		}, nil, usage{writes: 1, writeUnits: 1}},
+		{"update a stale one", func() error { return st.UpdateExchange(ctx, &stale) }, store.ErrConflict,
 			usage{writes: 1, refused: 1}},
 
 		{"append an event", event("x", 1, data), nil, usage{writes: 1, writeUnits: 1}},
@@ -100,6 +114,10 @@ func TestFailedCallsDoNotMultiply(t *testing.T) {
 	s := storetest.NewSession()
 	s.Revision = nil
 	require.ErrorIs(t, st.UpdateSession(t.Context(), s), store.ErrConflict)
+	x := storetest.NewExchange()
+	require.ErrorIs(t, st.UpdateExchange(t.Context(), x), store.ErrConflict)
+	x.Data = make([]byte, store.MaxExchangeData+1)
+	require.ErrorIs(t, st.CreateExchange(t.Context(), x), store.ErrTooLarge)
 	tooLarge := make([]byte, store.MaxEvent+1)
 	inAnHour := time.Now().Add(time.Hour)
 	require.ErrorIs(t, st.AppendEvent(t.Context(), "x", store.Event{Seq: 1, Data: tooLarge}, inAnHour), store.ErrTooLarge)

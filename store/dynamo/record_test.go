@@ -41,6 +41,26 @@ func TestUnknownAttributesSurviveAnUpdate(t *testing.T) {
 	assert.Equal(t, "critical", read.LogLevel)
 }
 
+func TestUnknownAttributesOfAnExchangeSurviveAnUpdate(t *testing.T) {
+	client, table := newTable(t)
+	st := dynamo.New(client, table)
+	x := storetest.NewExchange()
+	require.NoError(t, st.CreateExchange(t.Context(), x))
+	raw := rawItems(t, client, table)[0]
+	raw["v"] = &types.AttributeValueMemberN{Value: "7"}
+	raw["later"] = &types.AttributeValueMemberS{Value: "b"}
+	put(t, client, table, raw)
+
+	read, err := st.Exchange(t.Context(), x.Key)
+	require.NoError(t, err)
+	read.Owner = "me"
+	require.NoError(t, st.UpdateExchange(t.Context(), read))
+	got := rawItems(t, client, table)[0]
+	assert.Equal(t, raw["later"], got["later"])
+	assert.Equal(t, raw["v"], got["v"])
+	assert.Equal(t, &types.AttributeValueMemberS{Value: "me"}, got["owner"])
+}
+
 func TestRecordsHaveATimeToLiveNotBeforeTheyExpire(t *testing.T) {
 	client, table := newTable(t)
 	st := dynamo.New(client, table)
@@ -48,10 +68,13 @@ func TestRecordsHaveATimeToLiveNotBeforeTheyExpire(t *testing.T) {
 	s := storetest.NewSession()
 	s.Expires = expires
 	require.NoError(t, st.CreateSession(t.Context(), s))
+	x := storetest.NewExchange()
+	x.Expires = expires
+	require.NoError(t, st.CreateExchange(t.Context(), x))
 	require.NoError(t, st.AppendEvent(t.Context(), "x", store.Event{Seq: 1, Data: make([]byte, 1<<20)}, expires))
 	require.NoError(t, st.PutAnswer(t.Context(), "x", "q", nil, expires))
 	items := rawItems(t, client, table)
-	require.Len(t, items, 6, "a session, an answer, an event and its three parts")
+	require.Len(t, items, 7, "a session, an exchange, an answer, an event and its three parts")
 	for _, it := range items {
 		want := "4102444801"
 		if strings.HasPrefix(it["pk"].(*types.AttributeValueMemberS).Value, "p#") {
@@ -82,6 +105,40 @@ func TestUnreadableSessionIsCorruptAndNotMissing(t *testing.T) {
 	s := storetest.NewSession()
 	require.NoError(t, st.CreateSession(t.Context(), s))
 	good := rawItems(t, client, table)[0]
+	assertCorrupt := func(t *testing.T, kind string) {
+		t.Helper()
+		_, err := st.Session(t.Context(), s.Key)
+		requireCorrupt(t, err, s.Key, kind)
+	}
+	spoil(t, client, table, good, assertCorrupt)
+	t.Run("deleted", func(t *testing.T) {
+		bad := clone(good)
+		bad["deleted"] = &types.AttributeValueMemberNULL{Value: true}
+		put(t, client, table, bad)
+		assertCorrupt(t, "wrong type")
+	})
+	t.Run("nothing but the key", func(t *testing.T) {
+		put(t, client, table, attributes{"pk": good["pk"], "sk": good["sk"]})
+		assertCorrupt(t, "empty")
+		require.NoError(t, st.DeleteSession(t.Context(), s.Key), "it can be deleted")
+	})
+}
+
+func TestUnreadableExchangeIsCorruptAndNotMissing(t *testing.T) {
+	client, table := newTable(t)
+	st := dynamo.New(client, table)
+	x := storetest.NewExchange()
+	require.NoError(t, st.CreateExchange(t.Context(), x))
+	spoil(t, client, table, rawItems(t, client, table)[0], func(t *testing.T, kind string) {
+		t.Helper()
+		_, err := st.Exchange(t.Context(), x.Key)
+		requireCorrupt(t, err, x.Key, kind)
+	})
+}
+
+// spoil writes a record in which one attribute after the other is wrong or missing.
+func spoil(t *testing.T, client *dynamodb.Client, table string, good attributes, check func(*testing.T, string)) {
+	t.Helper()
 	wrong := map[string]types.AttributeValue{
 		"wrong type": &types.AttributeValueMemberNULL{Value: true},
 		"garbage":    &types.AttributeValueMemberL{Value: []types.AttributeValue{&types.AttributeValueMemberN{Value: "1.5"}}},
@@ -97,30 +154,18 @@ func TestUnreadableSessionIsCorruptAndNotMissing(t *testing.T) {
 				bad := clone(good)
 				bad[name] = value
 				put(t, client, table, bad)
-				assertCorrupt(t, st, s.Key, kind)
+				check(t, kind)
 			}
 			bad := clone(good)
 			delete(bad, name)
 			put(t, client, table, bad)
-			assertCorrupt(t, st, s.Key, "missing")
+			check(t, "missing")
 		})
 	}
-	t.Run("deleted", func(t *testing.T) {
-		bad := clone(good)
-		bad["deleted"] = wrong["wrong type"]
-		put(t, client, table, bad)
-		assertCorrupt(t, st, s.Key, "wrong type")
-	})
-	t.Run("nothing but the key", func(t *testing.T) {
-		put(t, client, table, attributes{"pk": good["pk"], "sk": good["sk"]})
-		assertCorrupt(t, st, s.Key, "empty")
-		require.NoError(t, st.DeleteSession(t.Context(), s.Key), "it can be deleted")
-	})
 }
 
-func assertCorrupt(t *testing.T, st store.Store, key, kind string) {
+func requireCorrupt(t *testing.T, err error, key, kind string) {
 	t.Helper()
-	_, err := st.Session(t.Context(), key)
 	require.ErrorIs(t, err, store.ErrCorrupt, kind)
 	assert.NotErrorIs(t, err, store.ErrNotFound)
 	assert.NotErrorIs(t, err, store.ErrUnavailable)

@@ -89,12 +89,17 @@ func closedPort(t *testing.T) string {
 func everyCall(st store.Store) map[string]func(context.Context) error {
 	s, known := storetest.NewSession(), storetest.NewSession()
 	known.Revision = dynamo.Revision(known.Expires)
+	x, knownX := storetest.NewExchange(), storetest.NewExchange()
+	knownX.Revision = dynamo.Revision(knownX.Expires)
 	inAnHour := time.Now().Add(time.Hour)
 	return map[string]func(context.Context) error{
-		"CreateSession": func(ctx context.Context) error { return st.CreateSession(ctx, s) },
-		"Session":       func(ctx context.Context) error { _, err := st.Session(ctx, s.Key); return err },
-		"UpdateSession": func(ctx context.Context) error { return st.UpdateSession(ctx, known) },
-		"DeleteSession": func(ctx context.Context) error { return st.DeleteSession(ctx, s.Key) },
+		"CreateSession":  func(ctx context.Context) error { return st.CreateSession(ctx, s) },
+		"Session":        func(ctx context.Context) error { _, err := st.Session(ctx, s.Key); return err },
+		"UpdateSession":  func(ctx context.Context) error { return st.UpdateSession(ctx, known) },
+		"DeleteSession":  func(ctx context.Context) error { return st.DeleteSession(ctx, s.Key) },
+		"CreateExchange": func(ctx context.Context) error { return st.CreateExchange(ctx, x) },
+		"Exchange":       func(ctx context.Context) error { _, err := st.Exchange(ctx, x.Key); return err },
+		"UpdateExchange": func(ctx context.Context) error { return st.UpdateExchange(ctx, knownX) },
 		"AppendEvent": func(ctx context.Context) error {
 			return st.AppendEvent(ctx, "x", store.Event{Seq: 1}, inAnHour)
 		},

@@ -173,6 +173,15 @@ func TestWriteWhoseResponseWasLostSucceeds(t *testing.T) {
 	_, err = st.Session(ctx, s.Key)
 	require.ErrorIs(t, err, store.ErrNotFound)
 
+	x := storetest.NewExchange()
+	lost(func() error { return st.CreateExchange(ctx, x) })
+	x.Owner = "me"
+	lost(func() error { return st.UpdateExchange(ctx, x) })
+	gotX, err := st.Exchange(ctx, x.Key)
+	require.NoError(t, err)
+	assert.Equal(t, "me", gotX.Owner)
+	require.NoError(t, st.UpdateExchange(ctx, x), "the revision is the record's")
+
 	for seq, size := range []int{10, 1 << 20} {
 		e := store.Event{Seq: int64(seq + 1), Data: make([]byte, size)}
 		lost(func() error { return st.AppendEvent(ctx, "x", e, inAnHour) })
