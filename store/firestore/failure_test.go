@@ -224,6 +224,8 @@ func TestOperationsAreAsFewAsTheDesignSays(t *testing.T) {
 	inAnHour := time.Now().Add(time.Hour)
 	s := storetest.NewSession()
 	stale := *s
+	x := storetest.NewExchange()
+	staleX := *x
 	event := func(exchange string, seq int64, size int) func() error {
 		return func() error {
 			return st.AppendEvent(ctx, exchange, store.Event{Seq: seq, Data: make([]byte, size)}, inAnHour)
@@ -252,6 +254,15 @@ func TestOperationsAreAsFewAsTheDesignSays(t *testing.T) {
 		}, nil, []string{write}},
 		{"update a stale one", func() error { return st.UpdateSession(ctx, &stale) }, store.ErrConflict, []string{write, read}},
 		{"delete a session", func() error { return st.DeleteSession(ctx, s.Key) }, nil, []string{write}},
+		{"create an exchange", func() error { return st.CreateExchange(ctx, x) }, nil, []string{write}},
+		{"create it again", func() error { return st.CreateExchange(ctx, x) }, store.ErrExists, []string{write, read}},
+		{"read an exchange", func() error { _, err := st.Exchange(ctx, x.Key); return err }, nil, []string{read}},
+		{"update an exchange", func() error {
+			staleX.Revision = x.Revision
+			return st.UpdateExchange(ctx, x)
+		}, nil, []string{write}},
+		{"update a stale one", func() error { return st.UpdateExchange(ctx, &staleX) }, store.ErrConflict,
+			[]string{write, read}},
 		{"append an event", event("x", 1, 800), nil, []string{write}},
 		{"append it again", event("x", 1, 800), nil, []string{write, read}},
 		{"append the final event", event("x", store.Final, 800), nil, []string{write}},

@@ -10,7 +10,7 @@ import (
 )
 
 func (st *Store) answer(exchange, question string) *firestore.DocumentRef {
-	return st.answers.Doc(digest(exchange) + "-" + digest(question))
+	return st.exchanges.Doc(digest(exchange) + "-answer-" + digest(question))
 }
 
 // PutAnswer implements [store.Store]. It is one write, one write for each part of an answer that is split, and one read

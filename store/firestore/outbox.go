@@ -21,9 +21,9 @@ const (
 	pageEvents = 300     // the most that is asked for in one go
 )
 
-// event's ids sort as the positions do.
+// event's ids sort as the positions do, and before those of the exchange's other documents.
 func (st *Store) event(exchange string, seq int64) *firestore.DocumentRef {
-	return st.events.Doc(fmt.Sprintf("%s-%019d", digest(exchange), seq))
+	return st.exchanges.Doc(fmt.Sprintf("%s-%019d", digest(exchange), seq))
 }
 
 // AppendEvent implements [store.Store]. It is one write, one write for each part of an event that is split, and one read
@@ -110,7 +110,7 @@ func alive(snap *firestore.DocumentSnapshot) bool {
 func (st *Store) query(ctx context.Context, op, exchange string, after int64, limit int) ([]store.Event, bool, error) {
 	bounded, cancel := context.WithTimeout(ctx, st.timeout)
 	defer cancel()
-	docs := st.events.OrderBy(firestore.DocumentID, firestore.Asc).
+	docs := st.exchanges.OrderBy(firestore.DocumentID, firestore.Asc).
 		StartAt(st.event(exchange, after+1).ID).EndAt(st.event(exchange, store.Final).ID).
 		Limit(limit).Documents(bounded)
 	defer docs.Stop()

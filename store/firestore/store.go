@@ -1,14 +1,14 @@
 // Package firestore keeps Hydrant's records in Google Cloud Firestore, in native mode.
 //
-// There are six collections at the root, named by a prefix:
+// There are four collections at the root, named by a prefix:
 //
-//	collection         document                    holds
-//	hydrant_sessions   <session key>               a session, or what is left of a deleted one
-//	hydrant_exchanges  <exchange>                  an exchange
-//	hydrant_events     <exchange>-<position>       an event, or the head of one that is split
-//	hydrant_answers    <exchange>-<question>       an answer, or the head of one that is split
-//	hydrant_parts      <upload>-<part>             a part of an event or an answer
-//	hydrant_topics     <topic>                     a topic's version
+//	collection         document                        holds
+//	hydrant_sessions   <session key>                   a session, or what is left of a deleted one
+//	hydrant_exchanges  <exchange>-<position>           an event, or the head of one that is split
+//	hydrant_exchanges  <exchange>-answer-<question>    an answer, or the head of one that is split
+//	hydrant_exchanges  <exchange>-record               an exchange
+//	hydrant_parts      <upload>-<part>                 a part of an event or an answer
+//	hydrant_topics     <topic>                         a topic's version
 //
 // What comes from outside (exchanges, questions, topics) is hashed: that is a valid document id of any text, and spreads
 // the load. Every write is one document with a precondition, never a transaction: preconditions do not wait for each
@@ -27,6 +27,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/firestore"
@@ -46,10 +47,15 @@ type Store struct {
 	client  *firestore.Client
 	timeout time.Duration // of one call
 
-	sessions, exchanges, events, answers, parts, topics *firestore.CollectionRef
+	listening atomic.Int64 // how many listeners there are
+
+	sessions, exchanges, parts, topics *firestore.CollectionRef
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Watcher = (*Store)(nil)
+)
 
 // New returns the store in the collections that begin with prefix and an underscore; "" is [DefaultPrefix]. A prefix has
 // no slash. New does not call the database: one that is missing or may not be used shows in the first operation, as
@@ -63,8 +69,6 @@ func New(client *firestore.Client, prefix string) *Store {
 		timeout:   callTimeout,
 		sessions:  client.Collection(prefix + "_sessions"),
 		exchanges: client.Collection(prefix + "_exchanges"),
-		events:    client.Collection(prefix + "_events"),
-		answers:   client.Collection(prefix + "_answers"),
 		parts:     client.Collection(prefix + "_parts"),
 		topics:    client.Collection(prefix + "_topics"),
 	}

@@ -39,7 +39,7 @@ func TestContract(t *testing.T) {
 func newPrefix() string { return "test" + rand.Text() }
 
 // newClient connects to an address, without TLS and without looking at the environment.
-func newClient(t *testing.T, address string, opts ...grpc.DialOption) *firestore.Client {
+func newClient(t testing.TB, address string, opts ...grpc.DialOption) *firestore.Client {
 	t.Helper()
 	opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithPerRPCCredentials(owner{}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))

@@ -1,0 +1,201 @@
+package firestore_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hydrant-mcp/hydrant/internal/emulator"
+	"github.com/hydrant-mcp/hydrant/store"
+	hydrant "github.com/hydrant-mcp/hydrant/store/firestore"
+	"github.com/hydrant-mcp/hydrant/store/storetest"
+)
+
+func nothing() {}
+
+func TestWatchLeavesNothingBehind(t *testing.T) {
+	db := newDatabase(t)
+	x := storetest.NewExchange()
+	require.NoError(t, db.CreateExchange(t.Context(), x)) // connects
+	for _, w := range []store.Watched{
+		{Session: x.Session, Exchange: x.Key, Topics: []string{"a", "b"}},
+		{Topics: []string{"a"}},
+	} {
+		before := goleak.IgnoreCurrent()
+		ctx, stop := context.WithCancel(t.Context())
+		told := make(chan struct{}, 100)
+		for range 5 {
+			require.NoError(t, db.Watch(ctx, w, func() { told <- struct{}{} }))
+		}
+		require.NoError(t, db.RaiseTopic(t.Context(), "a"))
+		<-told
+		stop()
+		require.NoError(t, goleak.Find(before))
+		assert.Zero(t, db.Listening())
+	}
+}
+
+func TestWatchThatCannotBeginIsUnavailableSoon(t *testing.T) {
+	all := store.Watched{Session: "s", Exchange: "x", Topics: []string{"t"}}
+	for name, tt := range map[string]struct {
+		address string
+		says    string
+	}{
+		"unreachable": {closedPort(t), `database "`},
+		"no permission": {serve(t, func() error { return status.Error(codes.PermissionDenied, "m") }),
+			`no permission to use database "`},
+		"no database":     {serve(t, func() error { return status.Error(codes.NotFound, "m") }), `there is no database "`},
+		"unauthenticated": {serve(t, func() error { return status.Error(codes.Unauthenticated, "m") }), `database "`},
+		"ended":           {serve(t, func() error { return nil }), `database "`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := newClient(t, tt.address)
+			st := hydrant.New(client, "")
+			st.SetTimeout(time.Second)
+			start := time.Now()
+			err := st.Watch(t.Context(), all, func() { assert.Fail(t, "called") })
+			require.ErrorIs(t, err, store.ErrUnavailable)
+			assert.ErrorContains(t, err, "firestore: watch: ")
+			assert.ErrorContains(t, err, tt.says)
+			assert.Less(t, time.Since(start), 5*time.Second)
+			assert.Eventually(t, func() bool { return st.Listening() == 0 }, 5*time.Second, 5*time.Millisecond)
+		})
+	}
+}
+
+// Listeners share a connection with everything else. A server takes 100 streams on one, and the client makes every other
+// call wait.
+func TestWatchLeavesRoomForCalls(t *testing.T) {
+	db := newDatabase(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	begun := 0
+	for db.Watch(ctx, store.Watched{Session: "s", Topics: []string{"t"}}, nothing) == nil {
+		begun++
+	}
+	assert.Equal(t, hydrant.MaxListeners/2, begun)
+	err := db.Watch(ctx, store.Watched{Session: "s"}, nothing)
+	require.ErrorIs(t, err, store.ErrThrottled)
+	assert.EqualValues(t, hydrant.MaxListeners, db.Listening(), "one that does not begin takes no room")
+
+	stop()
+	require.Eventually(t, func() bool { return db.Listening() == 0 }, 10*time.Second, 5*time.Millisecond)
+	watching, end := context.WithCancel(t.Context())
+	defer end()
+	require.NoError(t, db.Watch(watching, store.Watched{Session: "s"}, nothing))
+}
+
+// A listener that fails is opened again, and what may have been missed is told.
+func TestWatchGoesOnAfterAFailure(t *testing.T) {
+	var fail atomic.Pointer[error]
+	var streams atomic.Int64
+	client := newClient(t, emulator.FirestoreForTest(t), grpc.WithStreamInterceptor(
+		func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+			open grpc.Streamer, opts ...grpc.CallOption,
+		) (grpc.ClientStream, error) {
+			stream, err := open(ctx, desc, cc, method, opts...)
+			if desc.ClientStreams { // a listener's, and not a query's
+				streams.Add(1)
+				stream = failing{stream, &fail}
+			}
+			return stream, err
+		}))
+	st := hydrant.New(client, newPrefix())
+	for _, code := range []codes.Code{codes.PermissionDenied, codes.Unavailable} {
+		t.Run(code.String(), func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			told := make(chan struct{}, 100)
+			fail.Store(nil)
+			streams.Store(0)
+			require.NoError(t, st.Watch(ctx, store.Watched{Topics: []string{"t"}}, func() { told <- struct{}{} }))
+			require.EqualValues(t, 1, streams.Load())
+			err := status.Error(code, "m")
+			fail.Store(&err)
+			require.NoError(t, st.RaiseTopic(ctx, "t"), "what the listener would tell, had it not failed")
+			require.Eventually(t, func() bool { return streams.Load() > 1 }, 20*time.Second, 5*time.Millisecond)
+			fail.Store(nil)
+			select {
+			case <-told:
+			case <-time.After(20 * time.Second):
+				require.Fail(t, "not told")
+			}
+			for len(told) > 0 {
+				<-told
+			}
+			require.NoError(t, st.RaiseTopic(ctx, "t"))
+			select {
+			case <-told:
+			case <-time.After(20 * time.Second):
+				require.Fail(t, "not told of a change after the failure")
+			}
+		})
+	}
+}
+
+// failing is a stream that fails when it is told to.
+type failing struct {
+	grpc.ClientStream
+	with *atomic.Pointer[error]
+}
+
+func (f failing) RecvMsg(m any) error {
+	err := f.ClientStream.RecvMsg(m)
+	if with := f.with.Load(); with != nil {
+		return *with
+	}
+	return err
+}
+
+// How long a change takes to be told, from the end of the write. On the emulator, that is: the cloud is slower.
+func BenchmarkWatch(b *testing.B) {
+	st := hydrant.New(newClient(b, emulator.FirestoreForTest(b)), newPrefix())
+	s, x := storetest.NewSession(), storetest.NewExchange()
+	ctx := b.Context()
+	require.NoError(b, st.CreateSession(ctx, s))
+	require.NoError(b, st.CreateExchange(ctx, x))
+	inAnHour := time.Now().Add(time.Hour)
+	var seq int64
+	for _, bb := range []struct {
+		name   string
+		w      store.Watched
+		change func() error
+	}{
+		{"session", store.Watched{Session: s.Key}, func() error { return st.UpdateSession(ctx, s) }},
+		{"exchange", store.Watched{Exchange: x.Key}, func() error { return st.UpdateExchange(ctx, x) }},
+		{"event", store.Watched{Exchange: x.Key}, func() error {
+			seq++
+			return st.AppendEvent(ctx, x.Key, store.Event{Seq: seq, Data: []byte("{}")}, inAnHour)
+		}},
+		{"topic", store.Watched{Topics: []string{"a", "b", "c"}}, func() error { return st.RaiseTopic(ctx, "b") }},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			watching, stop := context.WithCancel(ctx)
+			defer stop()
+			told := make(chan time.Time, 1)
+			require.NoError(b, st.Watch(watching, bb.w, func() { told <- time.Now() }))
+			var begun, sum time.Duration
+			b.ResetTimer()
+			for range b.N {
+				start := time.Now()
+				require.NoError(b, bb.change())
+				written := time.Now()
+				at := <-told
+				sum += max(0, at.Sub(written))
+				begun += at.Sub(start)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(sum.Microseconds())/float64(b.N)/1000, "ms-after-write")
+			b.ReportMetric(float64(begun.Microseconds())/float64(b.N)/1000, "ms-with-write")
+		})
+	}
+}
