@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // An Engine runs messages. Its methods may be called at the same time.
@@ -39,6 +40,9 @@ type Message struct {
 	// TokenInfo and Header reach the tool in its request's Extra.
 	TokenInfo *auth.TokenInfo
 	Header    http.Header
+	// CloseStream, if not nil, takes the tool's wish to end the event stream and to have the client come back for the
+	// response: RequestExtra.CloseSSEStream of the SDK.
+	CloseStream func(mcp.CloseSSEStreamArgs)
 }
 
 // A State is what a legacy session carries from message to message.

@@ -138,7 +138,7 @@ func (e *sdk) request(m *Message, id jsonrpc.ID) *jsonrpc.Request {
 		ID:     id,
 		Method: m.Method,
 		Params: m.Params,
-		Extra:  &mcp.RequestExtra{TokenInfo: m.TokenInfo, Header: m.Header},
+		Extra:  &mcp.RequestExtra{TokenInfo: m.TokenInfo, Header: m.Header, CloseSSEStream: m.CloseStream},
 	}
 }
 

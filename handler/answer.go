@@ -2,7 +2,6 @@ package handler
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -44,19 +43,44 @@ func (a *answer) open() {
 	a.responses = nil
 }
 
-// event sends a message on the stream.
+// event sends a message on the stream, opening it if need be.
 func (a *answer) event(msg json.RawMessage) {
 	a.open()
+	a.writeEvent("", 0, msg)
+}
+
+// writeEvent writes one event of the stream: a message, or with an id and no message only a place to come back to.
+func (a *answer) writeEvent(id string, retry time.Duration, msg json.RawMessage) {
 	var b bytes.Buffer
-	b.Grow(len(msg) + len("event: message\ndata: \n\n"))
-	b.WriteString("event: message\n")
-	for line := range bytes.SplitSeq(msg, []byte("\n")) { // JSON has line breaks only where space may be
-		b.WriteString("data: ")
-		b.Write(bytes.TrimSuffix(line, []byte("\r")))
+	b.Grow(len(msg) + len(id) + 64)
+	if id != "" {
+		b.WriteString("id: ")
+		b.WriteString(id)
 		b.WriteByte('\n')
+	}
+	if retry > 0 {
+		b.WriteString("retry: ")
+		b.WriteString(strconv.FormatInt(retry.Milliseconds(), 10))
+		b.WriteByte('\n')
+	}
+	if msg == nil {
+		b.WriteString("data:\n")
+	} else {
+		b.WriteString("event: message\n")
+		for line := range bytes.SplitSeq(msg, []byte("\n")) { // JSON has line breaks only where space may be
+			b.WriteString("data: ")
+			b.Write(bytes.ReplaceAll(line, []byte("\r"), nil))
+			b.WriteByte('\n')
+		}
 	}
 	b.WriteByte('\n')
 	a.write(b.Bytes())
+	a.flush()
+}
+
+// writeRetry tells the client when to come back.
+func (a *answer) writeRetry(d time.Duration) {
+	a.write([]byte("retry: " + strconv.FormatInt(d.Milliseconds(), 10) + "\n\n"))
 	a.flush()
 }
 
@@ -92,13 +116,32 @@ func (a *answer) flush() {
 	a.lost(http.NewResponseController(a.w).Flush())
 }
 
-// respond adds a response. In a batch it waits for the others, unless the answer streams.
-func (a *answer) respond(msg json.RawMessage, id json.RawMessage) {
+// end ends the response while the HTTP request goes on. Only HTTP/1.1 on a connection of our own can do that; elsewhere the
+// stream stays open.
+func (a *answer) end() {
+	conn, _, err := http.NewResponseController(a.w).Hijack()
+	if err != nil {
+		return
+	}
+	a.broken = true
+	if a.http.ProtoAtLeast(1, 1) {
+		_, _ = conn.Write([]byte("0\r\n\r\n")) // the last chunk; the headers of a stream have no length
+	}
+	_ = conn.Close()
+}
+
+// bounded replaces a response that the runtime cannot return.
+func (a *answer) bounded(msg, id json.RawMessage) json.RawMessage {
 	if most := a.runtime.MaxResponse; most > 0 && a.written+int64(len(msg)) > most {
 		f := errResponseSize(int64(len(msg)), most)
 		a.h.log(a.request, f)
-		msg = f.encode(id)
+		return f.encode(id)
 	}
+	return msg
+}
+
+// respond adds a response. In a batch it waits for the others, unless the answer streams.
+func (a *answer) respond(msg json.RawMessage) {
 	if a.streaming {
 		a.event(msg)
 		return
@@ -129,56 +172,6 @@ func (a *answer) finish(status int) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	a.w.WriteHeader(status)
 	a.write(body)
-}
-
-// serve runs a request and answers it.
-func (a *answer) serve(x *exchange) *failure {
-	ctx, stop := x.context()
-	defer stop()
-	out := newOutgoing()
-	var result json.RawMessage
-	var f *failure
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		result, f = x.call(ctx, out)
-	}()
-	a.relay(ctx, out, done)
-	if f != nil {
-		return f
-	}
-	if x.minted != "" {
-		a.w.Header().Set(headerSession, x.minted)
-	}
-	a.respond(encodeResult(x.msg.id, result), x.msg.id)
-	return nil
-}
-
-// relay sends what the server sends before its response, until the call is done.
-func (a *answer) relay(ctx context.Context, out *outgoing, done <-chan struct{}) {
-	alive := time.NewTicker(keepAlive)
-	defer alive.Stop()
-	for running := true; running; {
-		select {
-		case <-out.ready:
-		case <-alive.C:
-			if a.streaming {
-				a.comment()
-			}
-		case <-done:
-			running = false
-		}
-		msgs, dropped := out.take()
-		if dropped > 0 {
-			a.h.opts.Logger.WarnContext(ctx, "notifications were dropped: the client does not read", "count", dropped)
-		}
-		if !a.streams() {
-			continue // there is no way to tell the client before the response
-		}
-		for _, msg := range msgs {
-			a.event(msg)
-		}
-	}
 }
 
 // accepted acknowledges notifications and responses.

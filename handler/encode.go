@@ -19,6 +19,14 @@ func encodeNotification(method string, params json.RawMessage) json.RawMessage {
 	return concat([]byte(`{"jsonrpc":"2.0","method":`), encode(method), []byte(`,"params":`), params, []byte(`}`))
 }
 
+func encodeRequest(id json.RawMessage, method string, params json.RawMessage) json.RawMessage {
+	head := concat([]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"method":`), encode(method))
+	if len(params) > 0 {
+		head = concat(head, []byte(`,"params":`), params)
+	}
+	return append(head, '}')
+}
+
 // encode gives the JSON-RPC error. Without an id the key is left out: MCP's schema knows no null there.
 func (f *failure) encode(id json.RawMessage) json.RawMessage {
 	body := struct {

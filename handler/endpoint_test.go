@@ -46,6 +46,9 @@ type setup struct {
 	token   func(*http.Request) *auth.TokenInfo
 }
 
+// headerDeadline gives one request of a test a deadline of the runtime.
+const headerDeadline = "X-Test-Deadline"
+
 // modes runs a test on a shared handler, and again with a newly built one for every request.
 func modes(t *testing.T, s setup, test func(t *testing.T, e *endpoint)) {
 	for _, mode := range []string{"one handler", "a new handler for every request"} {
@@ -73,7 +76,11 @@ func open(t *testing.T, s setup, fresh bool) *endpoint {
 		if fresh {
 			h = build()
 		}
-		ctx := WithRuntime(r.Context(), s.runtime)
+		runtime := s.runtime
+		if d, err := time.ParseDuration(r.Header.Get(headerDeadline)); err == nil {
+			runtime.Deadline = time.Now().Add(margin + d)
+		}
+		ctx := WithRuntime(r.Context(), runtime)
 		if s.token != nil {
 			if token := s.token(r); token != nil {
 				verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return token, nil }

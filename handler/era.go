@@ -22,19 +22,23 @@ type era interface {
 	notify(ctx context.Context, x *exchange, state *engine.State) *failure
 	// answered takes a response of the client's, before it is acknowledged.
 	answered(ctx context.Context, x *exchange) *failure
+	// policy says how a request may be answered over a stream.
+	policy(x *exchange) policy
+	// serve runs a request and answers it; conduct is how that is done unless the era has another way for it.
+	serve(ctx context.Context, a *answer, x *exchange, state *engine.State) *failure
+	// run runs a request on the engine.
+	run(ctx context.Context, x *exchange, state *engine.State, out engine.Client) (json.RawMessage, error)
 	// settle makes safe what a request has changed, before it is answered, and gives the result that the client gets.
 	settle(ctx context.Context, x *exchange, result json.RawMessage) (json.RawMessage, *failure)
 	// status is the HTTP status that goes with a JSON-RPC error code of the server's.
 	status(code int64) int
 	// outlives says whether a call goes on when its client's connection is gone.
 	outlives() bool
-	// ask takes a question of the server's to the client.
-	ask(method string) error
 	// openBatch says whether a batch may be sent, and gives the session that its messages share.
 	openBatch(ctx context.Context, q *request) (*store.Session, *failure)
 	// get and end serve GET and DELETE.
-	get(ctx context.Context, q *request) *failure
-	end(ctx context.Context, q *request) *failure
+	get(ctx context.Context, a *answer) *failure
+	end(ctx context.Context, a *answer) *failure
 }
 
 // facts are all that the era depends on.

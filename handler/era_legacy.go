@@ -114,7 +114,7 @@ func stringParam(m message, key string) string {
 func (e legacySessions) notify(ctx context.Context, x *exchange, state *engine.State) *failure {
 	switch x.msg.method {
 	case "notifications/cancelled":
-		return nil
+		return e.cancelled(ctx, x)
 	case "notifications/initialized":
 		if x.session.Initialized {
 			return nil // once more; the server has heard it
@@ -132,8 +132,6 @@ func (e legacySessions) notify(ctx context.Context, x *exchange, state *engine.S
 	}
 	return nil
 }
-
-func (legacySessions) answered(context.Context, *exchange) *failure { return nil }
 
 // settle stores what a request has told the server about its client.
 func (e legacySessions) settle(ctx context.Context, x *exchange, result json.RawMessage) (json.RawMessage, *failure) {
@@ -205,9 +203,23 @@ func (legacySessions) status(int64) int { return http.StatusOK }
 // outlives: a legacy client that loses its connection has not cancelled anything.
 func (legacySessions) outlives() bool { return true }
 
-func (legacySessions) ask(method string) error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "this server cannot send " + method +
-		" to clients of protocol versions before " + version20260728 + " yet"}
+// policy: whatever a session's client has asked for can be resumed, but for what opens the session, and for batches,
+// whose stream is that of several requests. From 2025-11-25 on, a call that takes its time becomes a stream, so that the
+// client holds an id.
+func (e legacySessions) policy(x *exchange) policy {
+	if x.session == nil || x.shared != nil {
+		return policy{after: e.h.opts.AliveAfter}
+	}
+	p := policy{durable: true, after: e.h.opts.AliveAfter}
+	if x.session.ProtocolVersion == version20251125 {
+		p.prime, p.after = true, e.h.opts.StreamAfter
+	}
+	return p
+}
+
+func (e legacySessions) serve(ctx context.Context, a *answer, x *exchange, state *engine.State) *failure {
+	x.suspendable = x.suspends()
+	return a.conduct(ctx, x, state)
 }
 
 // openBatch: only the first of the legacy versions has batches.
@@ -222,25 +234,32 @@ func (legacySessions) openBatch(ctx context.Context, q *request) (*store.Session
 	return s, nil
 }
 
-func (e legacySessions) get(ctx context.Context, q *request) *failure {
-	if !q.accept.stream {
+func (e legacySessions) get(ctx context.Context, a *answer) *failure {
+	if !a.accept.stream {
 		return errAcceptStream()
 	}
-	if _, f := q.session(ctx); f != nil {
+	if a.http.Header.Get(headerLastEvent) != "" {
+		return e.resume(ctx, a)
+	}
+	s, f := a.session(ctx)
+	if f != nil {
 		return f
 	}
-	return errMethod(http.MethodPost, http.MethodDelete)
+	if a.runtime.Buffered {
+		return errMethod(http.MethodPost, http.MethodDelete) // no invocation is pinned to a silent stream
+	}
+	return e.standalone(ctx, a, s)
 }
 
-func (e legacySessions) end(ctx context.Context, q *request) *failure {
-	s, f := q.session(ctx)
+func (e legacySessions) end(ctx context.Context, a *answer) *failure {
+	s, f := a.session(ctx)
 	if f != nil {
 		return f
 	}
 	if err := e.h.store.DeleteSession(ctx, s.Key); err != nil {
 		return errStore(err)
 	}
-	q.w.WriteHeader(http.StatusNoContent)
+	a.w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
@@ -274,9 +293,14 @@ func (legacyStateless) status(int64) int { return http.StatusOK }
 
 func (legacyStateless) outlives() bool { return true }
 
-func (legacyStateless) ask(method string) error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "this server serves clients of protocol versions before " +
-		version20260728 + " without sessions, and so cannot send them " + method}
+func (e legacyStateless) policy(*exchange) policy { return policy{after: e.h.opts.AliveAfter} }
+
+func (legacyStateless) run(ctx context.Context, x *exchange, state *engine.State, out engine.Client) (json.RawMessage, error) {
+	return x.engine.Call(ctx, x.message(state), out)
+}
+
+func (legacyStateless) serve(ctx context.Context, a *answer, x *exchange, state *engine.State) *failure {
+	return a.conduct(ctx, x, state)
 }
 
 func (legacyStateless) openBatch(_ context.Context, q *request) (*store.Session, *failure) {
@@ -286,5 +310,5 @@ func (legacyStateless) openBatch(_ context.Context, q *request) (*store.Session,
 	return nil, nil
 }
 
-func (legacyStateless) get(context.Context, *request) *failure { return errMethod(http.MethodPost) }
-func (legacyStateless) end(context.Context, *request) *failure { return errMethod(http.MethodPost) }
+func (legacyStateless) get(context.Context, *answer) *failure { return errMethod(http.MethodPost) }
+func (legacyStateless) end(context.Context, *answer) *failure { return errMethod(http.MethodPost) }

@@ -100,14 +100,23 @@ func (modernEra) status(code int64) int {
 // outlives: closing the stream is how a modern client cancels.
 func (modernEra) outlives() bool { return false }
 
-func (modernEra) ask(string) error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "at protocol version " + version20260728 +
-		" a server cannot send requests: return InputRequests instead"}
+// policy: nothing can be resumed. A call that is silent for long becomes a stream to be kept alive.
+func (e modernEra) policy(*exchange) policy { return policy{after: e.h.opts.AliveAfter} }
+
+func (modernEra) run(ctx context.Context, x *exchange, state *engine.State, out engine.Client) (json.RawMessage, error) {
+	return x.engine.Call(ctx, x.message(state), out)
+}
+
+func (e modernEra) serve(ctx context.Context, a *answer, x *exchange, state *engine.State) *failure {
+	if x.msg.method == "subscriptions/listen" {
+		return e.listen(ctx, a, x)
+	}
+	return a.conduct(ctx, x, state)
 }
 
 func (modernEra) openBatch(context.Context, *request) (*store.Session, *failure) {
 	return nil, errBatch()
 }
 
-func (modernEra) get(context.Context, *request) *failure { return errMethod(http.MethodPost) }
-func (modernEra) end(context.Context, *request) *failure { return errMethod(http.MethodPost) }
+func (modernEra) get(context.Context, *answer) *failure { return errMethod(http.MethodPost) }
+func (modernEra) end(context.Context, *answer) *failure { return errMethod(http.MethodPost) }

@@ -333,21 +333,22 @@ func TestFailureResponseTooLarge(t *testing.T) {
 }
 
 func TestFailureToolPastTheDeadline(t *testing.T) {
-	modes(t, setup{opts: Options{CallTimeout: 30 * time.Millisecond}}, func(t *testing.T, e *endpoint) {
-		for _, r := range []reply{e.session(version20251125).call("wait", `{}`), e.modernCall("wait", `{}`)} {
+	modes(t, setup{}, func(t *testing.T, e *endpoint) {
+		s := e.session(version20251125)
+		for _, r := range []reply{s.call("wait", `{}`, headerDeadline, "30ms"), e.modernCall("wait", `{}`, headerDeadline, "30ms")} {
 			assert.Equal(t, 200, r.status)
 			assert.Equal(t, -32603, r.code())
-			assert.Contains(t, r.errorMessage(), "server's limit for a call of 30ms")
+			assert.Contains(t, r.errorMessage(), "the runtime's limit")
 		}
 		assert.Equal(t, "ERROR", e.log.level("took too long"))
 	})
-	e := open(t, setup{runtime: Runtime{Deadline: time.Now().Add(margin + 200*time.Millisecond)}}, true)
-	assert.Contains(t, e.modernCall("wait", `{}`).errorMessage(), "the runtime's limit")
+	e := open(t, setup{opts: Options{CallTimeout: 30 * time.Millisecond}}, true)
+	assert.Contains(t, e.modernCall("wait", `{}`).errorMessage(), "server's limit for a call of 30ms")
 }
 
 func TestFailureTheClientWentAway(t *testing.T) {
 	for _, era := range []string{legacyHeaders, "modern"} {
-		e := open(t, setup{opts: Options{CallTimeout: 200 * time.Millisecond}}, true)
+		e := open(t, setup{}, true)
 		s := e.session(version20251125)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -358,6 +359,7 @@ func TestFailureTheClientWentAway(t *testing.T) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, strings.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set(headerDeadline, "300ms")
 		if era == "modern" {
 			req.Header.Set(headerVersion, version20260728)
 			req.Header.Set(headerMethod, "tools/call")

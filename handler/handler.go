@@ -21,6 +21,8 @@ type Handler struct {
 	opts   Options
 	store  store.Store
 	engine engine.Engine
+	stored storedKey
+	topics hub
 }
 
 // New makes the handler of a server. st keeps the sessions of legacy clients; it may be nil when none are served, or
@@ -68,9 +70,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case http.MethodPost:
 			f = h.post(a)
 		case http.MethodGet:
-			f = h.stream(q, era.get)
+			f = h.stream(a, era.get)
 		case http.MethodDelete:
-			f = h.stream(q, era.end)
+			f = h.stream(a, era.end)
 		}
 	}
 	if f != nil {
@@ -78,12 +80,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *Handler) stream(q *request, serve func(era, context.Context, *request) *failure) *failure {
-	e, f := h.eraOfStream(q)
+func (h *Handler) stream(a *answer, serve func(era, context.Context, *answer) *failure) *failure {
+	e, f := h.eraOfStream(a.request)
 	if f != nil {
 		return f
 	}
-	return serve(e, q.http.Context(), q)
+	return serve(e, a.http.Context(), a)
 }
 
 // post takes a message, or a batch, from its bytes to its answer.
@@ -135,7 +137,7 @@ func (h *Handler) postOne(a *answer, x *exchange) (f *failure) {
 	}
 	ctx, stop := x.context()
 	defer stop()
-	if f := x.accept(ctx); f != nil {
+	if f := x.take(ctx); f != nil {
 		return f
 	}
 	a.accepted()
@@ -171,7 +173,7 @@ func (h *Handler) postBatch(a *answer, msgs []message) *failure {
 			f = a.serve(x)
 		} else {
 			ctx, stop := x.context()
-			f = x.accept(ctx)
+			f = x.take(ctx)
 			stop()
 		}
 		if f == nil {
@@ -179,7 +181,7 @@ func (h *Handler) postBatch(a *answer, msgs []message) *failure {
 		}
 		h.log(a.request, f)
 		if m.kind == aRequest {
-			a.respond(f.encode(m.id), m.id)
+			a.respond(f.encode(m.id))
 		} else if requests == 0 {
 			return f // nothing has been answered yet, and the message is not safe
 		}

@@ -20,11 +20,14 @@ const (
 	headerName    = "Mcp-Name"
 	headerParam   = "Mcp-Param-" // and the name that the tool's schema gives
 
+	headerLastEvent = "Last-Event-Id"
+
 	metaKey          = "_meta"
 	metaVersion      = "io.modelcontextprotocol/protocolVersion"
 	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
 	metaClientInfo   = "io.modelcontextprotocol/clientInfo"
 	metaLogLevel     = "io.modelcontextprotocol/logLevel"
+	metaServerInfo   = "io.modelcontextprotocol/serverInfo"
 	metaSubscription = "io.modelcontextprotocol/subscriptionId"
 )
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -118,7 +119,7 @@ func TestInvariant6ASessionIDReachesNoLogAndNoStore(t *testing.T) {
 
 func TestInvariant7NothingRunsAfterTheAnswer(t *testing.T) {
 	const requests = 50
-	h := New(testServer(), memory.New(), nil)
+	h := New(testServer(), memory.New(), &Options{Logger: slog.New(slog.DiscardHandler)})
 	rec := httptest.NewRecorder()
 	serve := func(body string, headers ...string) *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()

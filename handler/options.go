@@ -50,6 +50,29 @@ type Options struct {
 	// CallTimeout bounds one call of the server. The runtime's own deadline bounds it too (see [Runtime]). Default: 15
 	// minutes.
 	CallTimeout time.Duration
+	// StreamAfter is how long a call of a 2025-11-25 client may be silent before its answer becomes a stream, so that the
+	// client holds an event id and can fetch the response if its connection breaks. It costs two writes to the store for
+	// such a call, and one every 10 seconds. Default: 1 second. Negative: never.
+	StreamAfter time.Duration
+	// AliveAfter is how long any call may be silent before its answer becomes a stream, so that comments can keep the
+	// connection open. Default: 20 seconds. Negative: never.
+	AliveAfter time.Duration
+
+	// Ask is how questions that handlers return (InputRequests) are put to clients of 2025-11-25; AskFor, if not nil, decides
+	// by method and by tool, prompt or resource.
+	Ask    AskMode
+	AskFor func(method, name string) AskMode
+	// AskTimeout is how long a suspended call waits for its answers. Default: 10 minutes.
+	AskTimeout time.Duration
+	// HoldPolls makes a GET that asks for a suspended call wait up to 20 seconds where the runtime does not stream: answers
+	// go on sooner, and compute is paid for waiting. Default: off, the client is told when to come back.
+	HoldPolls bool
+
+	// Keys authenticate what passes through clients: event ids and the ids of questions. The first signs, all are good;
+	// 32 bytes each. All instances need the same. Default: one key that the instances make and share through the store;
+	// whoever can read the store can then forge such ids.
+	Keys [][]byte
+
 	// MaxBody is the size of the largest body that a client may send, in bytes. Default: 4 MiB.
 	MaxBody int64
 	// MaxDepth is how deep a message's objects and arrays may be nested. Default: 512; at most 990, the limit of the
@@ -95,6 +118,9 @@ const (
 	defaultName             = "default"
 	defaultSessionTTL       = 24 * time.Hour
 	defaultCallTimeout      = 15 * time.Minute
+	defaultStreamAfter      = time.Second
+	defaultAliveAfter       = 20 * time.Second
+	defaultAskTimeout       = 10 * time.Minute
 	defaultMaxBody          = 4 << 20
 	defaultMaxDepth         = 512
 	maxMaxDepth             = 990
@@ -110,6 +136,9 @@ func (o Options) settle() (Options, error) {
 	o.Name = cmp.Or(o.Name, defaultName)
 	o.SessionTTL = cmp.Or(o.SessionTTL, defaultSessionTTL)
 	o.CallTimeout = cmp.Or(o.CallTimeout, defaultCallTimeout)
+	o.StreamAfter = max(cmp.Or(o.StreamAfter, defaultStreamAfter), 0)
+	o.AliveAfter = max(cmp.Or(o.AliveAfter, defaultAliveAfter), 0)
+	o.AskTimeout = cmp.Or(o.AskTimeout, defaultAskTimeout)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	o.MaxDepth = cmp.Or(o.MaxDepth, defaultMaxDepth)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
@@ -129,6 +158,11 @@ func (o Options) settle() (Options, error) {
 			return o, fmt.Errorf("handler: Options.AllowedOrigins: %q is no origin; write scheme://host[:port]", origin)
 		}
 	}
+	for _, key := range o.Keys {
+		if len(key) != keySize {
+			return o, fmt.Errorf("handler: Options.Keys: a key has %d bytes instead of %d", len(key), keySize)
+		}
+	}
 	switch {
 	case o.Legacy != LegacySessions && o.Legacy != LegacyStateless:
 		return o, fmt.Errorf("handler: Options.Legacy: unknown mode %d", o.Legacy)
@@ -138,6 +172,10 @@ func (o Options) settle() (Options, error) {
 		return o, fmt.Errorf("handler: Options.SessionLifetime: %v is negative", o.SessionLifetime)
 	case o.CallTimeout < 0:
 		return o, fmt.Errorf("handler: Options.CallTimeout: %v is negative", o.CallTimeout)
+	case o.Ask < AskAuto || o.Ask > AskSuspend:
+		return o, fmt.Errorf("handler: Options.Ask: unknown mode %d", o.Ask)
+	case o.AskTimeout < 0:
+		return o, fmt.Errorf("handler: Options.AskTimeout: %v is negative", o.AskTimeout)
 	case o.MaxBody < 0:
 		return o, fmt.Errorf("handler: Options.MaxBody: %d is negative", o.MaxBody)
 	case o.MaxDepth < 0 || o.MaxDepth > maxMaxDepth:

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/hydrant-mcp/hydrant/engine"
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
@@ -25,10 +25,15 @@ type exchange struct {
 	*request
 	msg        message
 	era        era
-	session    *store.Session  // legacy, once it is known
-	shared     *store.Session  // of the batch that the message is in
-	initialize json.RawMessage // the params as the client sent them
-	minted     string          // the id of a new session, for the client
+	session    *store.Session     // legacy, once it is known
+	shared     *store.Session     // of the batch that the message is in
+	initialize json.RawMessage    // the params as the client sent them
+	minted     string             // the id of a new session, for the client
+	slots      []string           // of the inbox, one for each question
+	hang       chan time.Duration // takes the tool's wish to end the stream
+
+	suspendable bool // questions of the handler's suspend the call
+	round       int  // how many rounds it has had
 }
 
 // margin is kept between the end of a call and that of the runtime, so that there is time for an answer.
@@ -48,26 +53,49 @@ func (q *request) deadline(ctx context.Context) (context.Context, context.Cancel
 
 // context gives the context in which a message is handled: it ends with the era's idea of the client's presence, and at
 // the deadline. stop must be called.
-func (x *exchange) context() (ctx context.Context, stop func()) {
-	ctx = x.http.Context()
-	if x.era.outlives() {
-		ctx = context.WithoutCancel(ctx)
+func (x *exchange) context() (context.Context, func()) {
+	ctx := context.WithValue(x.http.Context(), serverNameKey{}, x.name)
+	if !x.era.outlives() {
+		return x.deadline(ctx)
 	}
-	return x.deadline(ctx)
+	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	// A call outlives its connection, but not its process: when that is about to end, the end of the connection is its.
+	unhook := context.AfterFunc(ctx, func() {
+		select {
+		case <-x.runtime.Draining:
+			cancel(errShutdown)
+		default:
+		}
+	})
+	bounded, stop := x.deadline(detached)
+	return bounded, func() {
+		stop()
+		unhook()
+		cancel(nil)
+	}
 }
 
 func (x *exchange) message(state *engine.State) *engine.Message {
 	m := &engine.Message{
-		Method:    x.msg.method,
-		Params:    x.msg.params,
-		State:     state,
-		TokenInfo: x.token,
-		Header:    x.http.Header,
+		Method:      x.msg.method,
+		Params:      x.msg.params,
+		State:       state,
+		TokenInfo:   x.token,
+		Header:      x.http.Header,
+		CloseStream: x.closeStream,
 	}
 	if x.session != nil {
 		m.LogID = logID(x.session.Key)
 	}
 	return m
+}
+
+// closeStream is the tool's wish to end the stream and to have the client come back.
+func (x *exchange) closeStream(args mcp.CloseSSEStreamArgs) {
+	select {
+	case x.hang <- args.RetryAfter:
+	default: // there is one already, or no stream
+	}
 }
 
 func (x *exchange) notifyEngine(ctx context.Context, state *engine.State) *failure {
@@ -77,8 +105,8 @@ func (x *exchange) notifyEngine(ctx context.Context, state *engine.State) *failu
 	return nil
 }
 
-// accept handles a notification or a response. When it returns nil, what the message said is safe.
-func (x *exchange) accept(ctx context.Context) *failure {
+// take handles a notification or a response. When it returns nil, what the message said is safe.
+func (x *exchange) take(ctx context.Context) *failure {
 	state, f := x.era.rehydrate(ctx, x)
 	if f != nil {
 		return f
@@ -89,22 +117,18 @@ func (x *exchange) accept(ctx context.Context) *failure {
 	return x.era.notify(ctx, x, state)
 }
 
-// call runs a request, and gives what the server sends before the response to out. When it returns a result, everything
-// that the request changed is safe.
-func (x *exchange) call(ctx context.Context, out *outgoing) (json.RawMessage, *failure) {
+// serve handles a request and answers it. When a result goes out, everything that the request changed is safe.
+func (a *answer) serve(x *exchange) *failure {
+	ctx, stop := x.context()
+	defer stop()
 	state, f := x.era.rehydrate(ctx, x)
 	if f != nil {
-		return nil, f
+		return f
 	}
 	if f := x.checkArguments(); f != nil {
-		return nil, f
+		return f
 	}
-	out.refuse = x.era.ask
-	result, err := x.engine.Call(ctx, x.message(state), out)
-	if err != nil {
-		return nil, errCall(cause(ctx, err), x.era.status)
-	}
-	return x.era.settle(ctx, x, result)
+	return x.era.serve(ctx, a, x, state)
 }
 
 // cause prefers what ended the context over how the engine noticed. A cancelled context of net/http's means that the
@@ -113,8 +137,9 @@ func cause(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	if _, ok := errors.AsType[limit](context.Cause(ctx)); ok {
-		return context.Cause(ctx)
+	why := context.Cause(ctx)
+	if _, ok := errors.AsType[limit](why); ok || errors.Is(why, errCancelled) || errors.Is(why, errShutdown) {
+		return why
 	}
 	return errClientGone
 }
@@ -134,60 +159,4 @@ func (x *exchange) checkArguments() *failure {
 	}
 	return refuse(x.era.status(jsonrpc.CodeInvalidParams), jsonrpc.CodeInvalidParams, slog.LevelDebug,
 		"params.arguments must be an object")
-}
-
-// maxQueue bounds what a server may send ahead of a client that does not read, in messages. Only notifications are
-// dropped beyond it.
-const maxQueue = 10_000
-
-// outgoing takes what the server sends while a call runs. It is the engine's client, and never blocks it.
-type outgoing struct {
-	ready  chan struct{} // has an element while the queue may be non-empty
-	refuse func(method string) error
-
-	mu      sync.Mutex
-	queue   []json.RawMessage
-	dropped int
-}
-
-func newOutgoing() *outgoing { return &outgoing{ready: make(chan struct{}, 1)} }
-
-// Notify implements [engine.Client]. The SDK tells every session that a list or a resource has changed; that has nothing to
-// do with this call.
-func (o *outgoing) Notify(method string, params json.RawMessage) {
-	switch method {
-	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
-		"notifications/resources/updated":
-		return
-	}
-	msg := encodeNotification(method, params)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.queue) >= maxQueue {
-		o.dropped++
-		return
-	}
-	o.queue = append(o.queue, msg)
-	select {
-	case o.ready <- struct{}{}:
-	default:
-	}
-}
-
-// Ask implements [engine.Client].
-func (o *outgoing) Ask(method string, _ json.RawMessage, answer func(json.RawMessage, *jsonrpc.Error)) {
-	err := o.refuse(method)
-	wire, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok {
-		wire = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
-	}
-	answer(nil, wire)
-}
-
-func (o *outgoing) take() (msgs []json.RawMessage, dropped int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	msgs, dropped = o.queue, o.dropped
-	o.queue, o.dropped = nil, 0
-	return msgs, dropped
 }

@@ -244,12 +244,3 @@ func TestLegacyRequestsCannotCarryRounds(t *testing.T) {
 		assert.NotContains(t, r.text(), "accept")
 	})
 }
-
-func TestAQuestionToALegacyClientFailsAtOnce(t *testing.T) {
-	modes(t, setup{}, func(t *testing.T, e *endpoint) {
-		s := e.initialize(version20251125, `{"elicitation":{}}`)
-		assert.Contains(t, s.call("ask", `{}`).text(), "cannot send elicitation/create")
-		r := s.call("rounds", `{}`)
-		assert.Contains(t, r.errorMessage()+r.text(), "cannot send elicitation/create")
-	})
-}

@@ -1,0 +1,388 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/hydrant-mcp/hydrant/engine"
+	"github.com/hydrant-mcp/hydrant/internal/rawjson"
+	"github.com/hydrant-mcp/hydrant/store"
+)
+
+// A policy is how a request may be answered over a stream.
+type policy struct {
+	// durable: the stream can be resumed; its events are in the store before they are sent.
+	durable bool
+	// prime: the stream begins with an event that is only an id, so that a cut in mid-call can be resumed. Clients before
+	// 2025-11-25 take such an event for a message that is no JSON.
+	prime bool
+	// after is how long the call may be silent before its answer becomes a stream. Zero: for ever.
+	after time.Duration
+}
+
+// A call is a request that runs: the engine on one side, the client on the other, the store in between. All its methods run
+// on the goroutine of the HTTP request.
+type call struct {
+	*answer
+	x      *exchange
+	policy policy
+	out    *outgoing
+	cancel context.CancelCauseFunc
+	box    *outbox // nil while the stream cannot be resumed
+	failed bool    // the store has refused an event
+
+	session string // its key; "" without one
+	pending map[string]*question
+	asked   time.Time // the last question
+	looked  time.Time // for cancellations
+	cancels int64     // the session's cancellations that are none of ours
+}
+
+// outcome is what has become of a call: a result, questions, or a failure.
+type outcome struct {
+	result json.RawMessage
+	asks   *suspension
+	f      *failure
+}
+
+// storeWait bounds a write that has to happen although the call's own context may have ended.
+const storeWait = 5 * time.Second
+
+func toStore(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), storeWait)
+}
+
+var (
+	errCancelled = errors.New("the client has cancelled the request")
+	errShutdown  = errors.New("the server is shutting down")
+)
+
+// conduct runs a request and answers it.
+func (a *answer) conduct(ctx context.Context, x *exchange, state *engine.State) *failure {
+	c := &call{answer: a, x: x, policy: x.era.policy(x)}
+	return c.conduct(ctx, state)
+}
+
+// conductFrom goes on with an exchange that has an outbox already.
+func (a *answer) conductFrom(ctx context.Context, x *exchange, box *outbox) *failure {
+	c := &call{answer: a, x: x, policy: x.era.policy(x), box: box}
+	return c.conduct(ctx, nil)
+}
+
+func (c *call) conduct(ctx context.Context, state *engine.State) *failure {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	x := c.x
+	c.cancel, c.pending = cancel, map[string]*question{}
+	c.out = newOutgoing(c.mayAsk)
+	if x.session != nil {
+		c.session, c.cancels = x.session.Key, x.session.Cancels
+	}
+	x.hang = make(chan time.Duration, 1)
+	done := make(chan outcome, 1)
+	go func() {
+		result, err := x.era.run(ctx, x, state, c.out)
+		if asks, ok := errors.AsType[*suspension](err); ok {
+			done <- outcome{asks: asks}
+			return
+		}
+		if err != nil {
+			done <- outcome{f: errCall(cause(ctx, err), x.era.status)}
+			return
+		}
+		result, f := x.era.settle(ctx, x, result)
+		done <- outcome{result: result, f: f}
+	}()
+	return c.finish(ctx, c.relay(ctx, done))
+}
+
+// relay passes on what the server sends, until the call is done.
+func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
+	alive, beat := time.NewTicker(keepAlive), time.NewTicker(heartbeat)
+	defer alive.Stop()
+	defer beat.Stop()
+	silence := newTimer(c.policy.after)
+	defer silence.Stop()
+	look := newTimer(0) // for cancellations and answers
+	defer look.Stop()
+	if c.policy.durable {
+		look.Reset(cancelAfter)
+	}
+	var changed <-chan struct{}
+	for {
+		select {
+		case <-c.out.ready:
+			c.forward(ctx)
+			silence.Stop()
+			if len(c.pending) > 0 {
+				look.Reset(pace(time.Since(c.asked), changed != nil))
+			}
+		case <-silence.C:
+			if c.streams() {
+				c.begin(ctx)
+			}
+		case <-alive.C:
+			if c.streaming {
+				c.comment()
+			}
+		case <-beat.C:
+			c.beat(ctx)
+		case retry := <-c.x.hang:
+			c.hangUp(ctx, retry)
+		case <-changed:
+			c.lookAround(ctx)
+		case <-look.C:
+			if changed == nil {
+				changed = c.watch(ctx)
+			}
+			c.lookAround(ctx)
+			next := cancelEvery
+			if len(c.pending) > 0 {
+				next = pace(time.Since(c.asked), changed != nil)
+			}
+			look.Reset(next)
+		case o := <-done:
+			c.forward(ctx) // what came before the response
+			return o
+		}
+	}
+}
+
+// newTimer makes a timer that has not been started when d is zero.
+func newTimer(d time.Duration) *time.Timer {
+	t := time.NewTimer(max(d, time.Hour))
+	t.Stop()
+	if d > 0 {
+		t.Reset(d)
+	}
+	return t
+}
+
+// begin turns the answer into a stream, resumable where it can be.
+func (c *call) begin(ctx context.Context) {
+	if c.streaming {
+		return
+	}
+	if c.policy.durable {
+		ctx, stop := toStore(ctx)
+		defer stop()
+		if box, err := c.x.openOutbox(ctx); err != nil {
+			c.unresumable(ctx, err)
+		} else {
+			c.box = box
+		}
+	}
+	c.open()
+	if c.box != nil && c.policy.prime {
+		c.writeEvent(c.box.sign(c.box.id), 0, nil)
+	}
+}
+
+func (c *call) unresumable(ctx context.Context, err error) {
+	if !c.failed {
+		c.failed = true
+		c.h.opts.Logger.ErrorContext(ctx, "the store refused an event: this stream cannot be resumed from here on",
+			"session", logID(c.session), "error", err)
+	}
+}
+
+// forward sends what the server has sent. What can be resumed is in the store before its first byte leaves.
+func (c *call) forward(ctx context.Context) {
+	items, dropped := c.out.take()
+	if dropped > 0 {
+		c.h.opts.Logger.WarnContext(ctx, "notifications were dropped: the client does not read", "count", dropped)
+	}
+	if len(items) == 0 || !c.streams() {
+		return // there is no way to tell the client before the response; questions have been refused already
+	}
+	c.begin(ctx)
+	var msgs []json.RawMessage
+	for _, it := range items {
+		if it.question != nil {
+			if c.box == nil {
+				it.question.fail("the store cannot be reached, and so the client's answer could not be either")
+				continue
+			}
+			it.msg = c.sign(it.question)
+		}
+		msgs = append(msgs, it.msg)
+	}
+	var ids []string
+	if c.box != nil && len(msgs) > 0 {
+		storeCtx, stop := toStore(ctx)
+		defer stop()
+		var err error
+		if ids, err = c.box.put(storeCtx, msgs); err != nil {
+			c.unresumable(ctx, err)
+			msgs = c.withoutQuestions(items)
+		}
+	}
+	for i, msg := range msgs {
+		id := ""
+		if ids != nil {
+			id = ids[i]
+		}
+		c.writeEvent(id, 0, msg)
+	}
+}
+
+// withoutQuestions fails the questions that could not be stored: an answer to them would find nobody.
+func (c *call) withoutQuestions(items []item) (msgs []json.RawMessage) {
+	for _, it := range items {
+		if it.question == nil {
+			msgs = append(msgs, it.msg)
+			continue
+		}
+		delete(c.pending, it.question.slot)
+		it.question.fail("the store refused the question")
+	}
+	return msgs
+}
+
+func (c *call) beat(ctx context.Context) {
+	if c.box == nil {
+		return
+	}
+	ctx, stop := toStore(ctx)
+	defer stop()
+	if err := c.box.beat(ctx); err != nil {
+		c.h.opts.Logger.WarnContext(ctx, "the lease of a stream could not be renewed",
+			"session", logID(c.session), "error", err)
+	}
+}
+
+// finish answers with what has become of the call.
+func (c *call) finish(ctx context.Context, o outcome) *failure {
+	for _, q := range c.pending {
+		q.fail("the call is over")
+	}
+	if c.x.minted != "" {
+		c.w.Header().Set(headerSession, c.x.minted)
+	}
+	cancelled := errors.Is(context.Cause(ctx), errCancelled)
+	if o.asks != nil && !cancelled {
+		if o.f = c.suspend(ctx, o.asks); o.f == nil {
+			return nil
+		}
+	}
+	if o.f != nil && !c.streaming && !cancelled {
+		return o.f
+	}
+	var response json.RawMessage
+	switch {
+	case cancelled:
+		response = errCancelledCall().encode(c.x.msg.id)
+	case o.f != nil:
+		c.h.log(c.request, o.f)
+		response = o.f.encode(c.x.msg.id)
+	default:
+		response = c.bounded(encodeResult(c.x.msg.id, o.result), c.x.msg.id)
+	}
+	if !c.streaming {
+		c.respond(response)
+		return nil
+	}
+	id := ""
+	if c.box != nil {
+		ctx, stop := toStore(ctx)
+		defer stop()
+		if cancelled {
+			if err := c.box.abandon(ctx); err != nil {
+				c.unresumable(ctx, err)
+			}
+			return nil
+		}
+		stored, signed, err := c.box.finish(ctx, response)
+		if errors.Is(err, store.ErrTooLarge) {
+			// Whoever is attached gets it all the same; whoever comes back is told why there is nothing.
+			_, _, err = c.box.finish(ctx, errResponseSize(int64(len(response)), store.MaxEvent).encode(c.x.msg.id))
+			stored = response
+		}
+		if err != nil {
+			c.unresumable(ctx, err)
+		} else {
+			response, id = stored, signed
+		}
+	}
+	if !cancelled {
+		c.writeEvent(id, 0, response)
+	}
+	return nil
+}
+
+func errCancelledCall() *failure {
+	const codeCancelled = -32800 // as in LSP; MCP has none
+	return refuse(http.StatusOK, codeCancelled, slog.LevelDebug, "the request was cancelled")
+}
+
+// hangUp ends the stream on purpose, before the response, and tells the client when to come back (2025-11-25,
+// basic/transports: a server may close the connection to let the client poll). The call goes on, and this HTTP request
+// with it, until the response is stored.
+func (c *call) hangUp(ctx context.Context, retry time.Duration) {
+	if !c.policy.prime || !c.streams() {
+		return // the client would not come back
+	}
+	c.begin(ctx)
+	if c.box == nil {
+		return // there would be nothing to come back to
+	}
+	id := c.box.id
+	if c.box.seq > 0 {
+		id.Seq = c.box.seq
+	}
+	id.Nonce = newKey()[:8]
+	c.writeEvent(c.box.sign(id), max(retry, minRetry), nil)
+	c.end()
+}
+
+const minRetry = 100 * time.Millisecond // a client that is told 0 comes back hundreds of times a second
+
+// mayAsk says why a question cannot be put to the client, or nil.
+func (c *call) mayAsk(method string, params json.RawMessage) *jsonrpc.Error {
+	why := ""
+	switch {
+	case c.x.session == nil || !c.policy.durable:
+		why = "there is no session, and so nothing that the client's answer could belong to"
+	case c.runtime.Buffered:
+		why = "this runtime sends a response only when it is complete. Return InputRequests from the handler instead of " +
+			"asking through the session: that works here"
+	case !c.accept.stream:
+		why = "the client does not accept an event stream"
+	default:
+		one := concat([]byte(`{"q":{"method":`), encode(method), []byte(`,"params":`), orNull(params), []byte(`}}`))
+		if missing := undeclared(one, capabilities(c.x.session)); len(missing) > 0 {
+			why = "the client has not declared the capability: " + string(encode(missing))
+		}
+	}
+	if why == "" {
+		return nil
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the client cannot be asked (" + method + "): " + why}
+}
+
+func orNull(v json.RawMessage) json.RawMessage {
+	if len(v) == 0 {
+		return json.RawMessage("null")
+	}
+	return v
+}
+
+func capabilities(s *store.Session) json.RawMessage {
+	caps, _ := rawjson.Get(s.InitializeParams, "capabilities")
+	return caps
+}
+
+// canonicalID makes ids comparable that are written differently: "\u0061" is "a", and is not a.
+func canonicalID(id json.RawMessage) string {
+	if s, ok := rawjson.String(id); ok {
+		return string(encode(s))
+	}
+	return strings.TrimSpace(string(id))
+}

@@ -1,0 +1,306 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hydrant-mcp/hydrant/engine"
+	"github.com/hydrant-mcp/hydrant/internal/rawjson"
+	"github.com/hydrant-mcp/hydrant/store"
+)
+
+// A listener is a stream that carries announcements: the standalone stream of a legacy session, or a modern client's
+// subscriptions/listen. Topics only count, so that several changes between two looks are one announcement.
+type listener struct {
+	*answer
+	topics  []string
+	seen    map[string]int64
+	message map[string]json.RawMessage // by topic
+}
+
+// add makes the listener announce a topic with a message. What has happened to the topic so far is not announced, unless
+// missed: then it may be, once more than needed.
+func (l *listener) add(topic string, msg json.RawMessage) {
+	if l.message == nil {
+		l.message, l.seen = map[string]json.RawMessage{}, map[string]int64{}
+	}
+	if _, ok := l.message[topic]; ok {
+		return
+	}
+	l.topics = append(l.topics, topic)
+	l.message[topic] = msg
+	l.h.topics.join([]string{topic})
+}
+
+func (l *listener) remove(topic string) {
+	l.topics = slices.DeleteFunc(l.topics, func(t string) bool { return t == topic })
+	delete(l.message, topic)
+	delete(l.seen, topic)
+	l.h.topics.leave([]string{topic})
+}
+
+func (l *listener) close() { l.h.topics.leave(l.topics) }
+
+// start takes the versions from which on changes are announced.
+func (l *listener) start(ctx context.Context) error {
+	versions, err := l.h.topics.current(ctx, l.h.store, l.topics, 0)
+	if err == nil {
+		l.seen = versions
+	}
+	return err
+}
+
+// risen gives the topics that have risen since the last look.
+func (l *listener) risen(ctx context.Context, age time.Duration) ([]string, error) {
+	versions, err := l.h.topics.current(ctx, l.h.store, l.topics, age)
+	if err != nil {
+		return nil, err
+	}
+	var risen []string
+	for _, topic := range l.topics {
+		if versions[topic] > l.seen[topic] {
+			risen = append(risen, topic)
+		}
+		l.seen[topic] = versions[topic]
+	}
+	return risen, nil
+}
+
+// serve announces until the stream has to end. check looks, every so often and before an announcement, whether the stream
+// is still to go on.
+func (l *listener) serve(ctx context.Context, check func(context.Context) bool) (politely bool) {
+	ctx, stop := l.deadline(ctx)
+	defer stop()
+	var changed <-chan struct{}
+	unwatch := func() {}
+	rewatch := func() {
+		unwatch()
+		var watching context.Context
+		watching, unwatch = context.WithCancel(ctx)
+		changed = watch(watching, l.h.store, store.Watched{Topics: l.topics})
+	}
+	rewatch()
+	defer func() { unwatch() }()
+	alive, look, checks := time.NewTicker(keepAlive), time.NewTicker(topicEvery), time.NewTicker(checkEvery)
+	defer alive.Stop()
+	defer look.Stop()
+	defer checks.Stop()
+	for {
+		age := topicEvery / 2
+		select {
+		case <-alive.C:
+			l.comment()
+			continue
+		case <-checks.C:
+			before := len(l.topics)
+			if !check(ctx) {
+				return false
+			}
+			if len(l.topics) != before {
+				rewatch()
+			}
+		case <-changed:
+			age = 0
+		case <-look.C:
+			if changed != nil {
+				continue // the store tells
+			}
+		case <-l.runtime.Draining:
+			return true
+		case <-ctx.Done():
+			_, bounded := errors.AsType[limit](context.Cause(ctx))
+			return bounded
+		}
+		if l.broken {
+			return false
+		}
+		risen, err := l.risen(ctx, age)
+		if err != nil || len(risen) == 0 {
+			continue // an outage announces nothing; the next look finds what has risen meanwhile
+		}
+		if !check(ctx) {
+			return false
+		}
+		for _, topic := range risen {
+			if msg, ok := l.message[topic]; ok {
+				l.event(msg)
+			}
+		}
+	}
+}
+
+// checkEvery is how often a standalone stream looks whether its session still lives and what it has subscribed to.
+const checkEvery = 5 * time.Second
+
+// standalone serves the GET stream of a session (2025-11-25, basic/transports, listening for messages from the server).
+// The newest one takes over; a connection that is dead without anybody having noticed blocks nobody.
+func (e legacySessions) standalone(ctx context.Context, a *answer, s *store.Session) *failure {
+	owner, err := e.takeOver(ctx, s)
+	if err != nil {
+		return errStore(err)
+	}
+	l := &listener{answer: a}
+	defer l.close()
+	for _, kind := range []ListKind{ListTools, ListPrompts, ListResources} {
+		l.add(listTopic(a.name, kind), encodeNotification("notifications/"+string(kind)+"/list_changed", nil))
+	}
+	subscribe := func(uris []string) {
+		for _, uri := range uris {
+			l.add(resourceTopic(a.name, uri), encodeNotification("notifications/resources/updated", resourceParams(uri, nil)))
+		}
+		for topic := range l.message {
+			if uri, ok := resourceOf(a.name, topic); ok && !slices.Contains(uris, uri) {
+				l.remove(topic)
+			}
+		}
+	}
+	subscribe(s.Subscriptions)
+	if err := l.start(ctx); err != nil {
+		return errStore(err)
+	}
+	a.open()
+	a.comment() // some proxies hold the headers back until there is a body
+	check := func(ctx context.Context) bool {
+		fresh, f := a.session(ctx)
+		if f != nil {
+			return f.status != 404 // an outage ends nothing
+		}
+		// A subscription that is new to this stream starts from nothing: what has risen since it was made is announced.
+		subscribe(fresh.Subscriptions)
+		x, err := e.h.store.Exchange(ctx, streamKey(s.Key))
+		return err != nil || x.Owner == owner
+	}
+	if l.serve(ctx, check) {
+		a.writeRetry(pollFast)
+	}
+	return nil
+}
+
+func streamKey(sessionKey string) string { return "stream-" + sessionKey }
+
+// takeOver makes this the stream of the session.
+func (e legacySessions) takeOver(ctx context.Context, s *store.Session) (owner string, err error) {
+	owner = newKey()
+	const tries = 10
+	for range tries {
+		x, err := e.h.store.Exchange(ctx, streamKey(s.Key))
+		if errors.Is(err, store.ErrNotFound) {
+			err = e.h.store.CreateExchange(ctx, &store.Exchange{
+				Key: streamKey(s.Key), Session: s.Key, State: stateRunning, Owner: owner,
+				Lease: time.Now(), Expires: time.Now().Add(streamLife),
+			})
+			if errors.Is(err, store.ErrExists) {
+				continue
+			}
+			return owner, err
+		}
+		if err != nil {
+			return "", err
+		}
+		x.Owner, x.Expires = owner, time.Now().Add(streamLife)
+		if err = e.h.store.UpdateExchange(ctx, x); !errors.Is(err, store.ErrConflict) {
+			return owner, err
+		}
+	}
+	return "", store.Wrap("take over a stream", store.ErrThrottled, nil)
+}
+
+// streamLife is how long it is known who has a session's stream. A stream that is older than that has no rival from before.
+const streamLife = 48 * time.Hour
+
+// listen serves subscriptions/listen (2026-07-28, basic/utilities/subscriptions): acknowledged first, with what is honoured,
+// each notification tagged with the request's id, ended with a result.
+func (e modernEra) listen(ctx context.Context, a *answer, x *exchange) *failure {
+	wanted, _ := rawjson.Get(x.msg.params, "notifications")
+	if !rawjson.IsObject(wanted) {
+		return errParams("params.notifications must be an object")
+	}
+	meta := concat([]byte(`{`), encode(metaSubscription), []byte(`:`), x.msg.id, []byte(`}`))
+	l := &listener{answer: a}
+	defer l.close()
+	honoured := json.RawMessage(`{}`)
+	if a.streams() && e.h.store != nil {
+		caps, f := x.serverCapabilities(ctx)
+		if f != nil {
+			return f
+		}
+		if honoured, f = l.want(wanted, caps, meta); f != nil {
+			return f
+		}
+		if err := l.start(ctx); err != nil {
+			return errStore(err)
+		}
+	}
+	ack := encodeNotification("notifications/subscriptions/acknowledged",
+		concat([]byte(`{"_meta":`), meta, []byte(`,"notifications":`), honoured, []byte(`}`)))
+	result := encodeResult(x.msg.id, concat([]byte(`{"resultType":"complete","_meta":`), meta, []byte(`}`)))
+	if a.accept.stream {
+		a.event(ack)
+	}
+	if len(l.topics) > 0 && !l.serve(ctx, func(context.Context) bool { return true }) {
+		return nil // the client has gone
+	}
+	a.respond(result)
+	return nil
+}
+
+// want registers what the client wants and the server announces, and gives it in the form in which it is acknowledged.
+func (l *listener) want(wanted, caps, meta json.RawMessage) (honoured json.RawMessage, f *failure) {
+	honoured = json.RawMessage(`{}`)
+	params := concat([]byte(`{"_meta":`), meta, []byte(`}`))
+	for _, kind := range []ListKind{ListTools, ListPrompts, ListResources} {
+		key := string(kind) + "ListChanged"
+		if isTrue(wanted, key) && isTrue(caps, string(kind), "listChanged") {
+			honoured = rawjson.Set(honoured, key, json.RawMessage("true"))
+			l.add(listTopic(l.name, kind), encodeNotification("notifications/"+string(kind)+"/list_changed", params))
+		}
+	}
+	uris, _ := rawjson.Get(wanted, "resourceSubscriptions")
+	elements := rawjson.Elements(uris)
+	if len(elements) == 0 || !isTrue(caps, "resources", "subscribe") {
+		return honoured, nil
+	}
+	if len(elements) > l.h.opts.MaxSubscriptions {
+		return nil, errParams("at most %d resources can be subscribed to in one request", l.h.opts.MaxSubscriptions)
+	}
+	for _, raw := range elements {
+		uri, ok := rawjson.String(raw)
+		if !ok || len(uri) > maxURI {
+			return nil, errParams("params.notifications.resourceSubscriptions must have strings of at most %d bytes", maxURI)
+		}
+		l.add(resourceTopic(l.name, uri), encodeNotification("notifications/resources/updated", resourceParams(uri, meta)))
+	}
+	return rawjson.Set(honoured, "resourceSubscriptions", uris), nil
+}
+
+func resourceParams(uri string, meta json.RawMessage) json.RawMessage {
+	params := concat([]byte(`{"uri":`), encode(uri), []byte(`}`))
+	if meta != nil {
+		params = rawjson.Set(params, metaKey, meta)
+	}
+	return params
+}
+
+// isTrue says whether the value at a path is true.
+func isTrue(v json.RawMessage, path ...string) bool {
+	for _, key := range path {
+		v, _ = rawjson.Get(v, key)
+	}
+	return string(v) == "true"
+}
+
+// serverCapabilities asks the server what it announces.
+func (x *exchange) serverCapabilities(ctx context.Context) (json.RawMessage, *failure) {
+	meta := concat([]byte(`{`), encode(metaVersion), []byte(`:`), encode(version20260728), []byte(`,`),
+		encode(metaCapabilities), []byte(`:{}}`))
+	m := &engine.Message{Method: "server/discover", Params: concat([]byte(`{"_meta":`), meta, []byte(`}`))}
+	result, err := x.engine.Call(ctx, m, newOutgoing(nil))
+	if err != nil {
+		return nil, errCall(cause(ctx, err), x.era.status)
+	}
+	caps, _ := rawjson.Get(result, "capabilities")
+	return caps, nil
+}

@@ -1,0 +1,291 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/hydrant-mcp/hydrant/engine"
+	"github.com/hydrant-mcp/hydrant/internal/rawjson"
+	"github.com/hydrant-mcp/hydrant/store"
+)
+
+// Suspension: a handler of a 2025-11-25 client returns InputRequests, and while the client finds the answers nothing runs.
+// The POST's stream carries the questions and ends; the client answers by POST and comes back with Last-Event-ID, to any
+// instance. Whoever finds all answers of a round claims the exchange and calls the handler again:
+//
+//	asking(n) -> running(owner, lease) -> asking(n+1) | done
+//
+// Each step is a compare-and-swap, so that each round runs once. docs/streams.md has the sequence, and what real clients
+// need on the wire.
+
+// AskMode is how a handler's questions (InputRequests) are put to clients of 2025-11-25.
+type AskMode int
+
+const (
+	// AskAuto holds where the runtime streams, and suspends elsewhere. The default.
+	AskAuto AskMode = iota
+	// AskHold keeps the call running while the client answers. Only a runtime that streams can do that.
+	AskHold
+	// AskSuspend ends the response with the questions, and calls the handler again when the answers are there. The handler
+	// sees a request of protocol 2026-07-28; asking through its session fails.
+	AskSuspend
+)
+
+// suspends says whether a request's questions would suspend it.
+func (x *exchange) suspends() bool {
+	key, ok := nameKey[x.msg.method]
+	if !ok || x.session == nil || x.shared != nil || x.session.ProtocolVersion != version20251125 || !x.accept.stream {
+		return false
+	}
+	if !canAnswer(capabilities(x.session)) {
+		return false
+	}
+	mode := x.h.opts.Ask
+	if x.h.opts.AskFor != nil {
+		mode = x.h.opts.AskFor(x.msg.method, stringParam(x.msg, key))
+	}
+	return mode == AskSuspend || mode == AskAuto && x.runtime.Buffered
+}
+
+// canAnswer says whether a client has declared anything that it can be asked for.
+func canAnswer(caps json.RawMessage) bool {
+	for _, name := range []string{"elicitation", "sampling", "roots"} {
+		if _, ok := rawjson.Get(caps, name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// A suspension is the end of a round with questions.
+type suspension struct {
+	round    int
+	requests json.RawMessage // by key
+	state    json.RawMessage // the handler's requestState, nil without one
+}
+
+func (s *suspension) Error() string { return fmt.Sprintf("round %d asks the client", s.round) }
+
+// roundData is what the inbox keeps of a round.
+type roundData struct {
+	State json.RawMessage   `json:"state,omitempty"`
+	Slots map[string]string `json:"slots"` // of the answers, by key
+}
+
+const slotRequest = "request"
+
+func slotRound(n int) string { return fmt.Sprintf("round.%d", n) }
+
+// runSuspendable runs one round on modern state: there, questions end the round.
+func (e legacySessions) runSuspendable(ctx context.Context, x *exchange, out engine.Client) (json.RawMessage, error) {
+	m := x.message(nil)
+	m.Params = modernParams(x.msg.params, x.session)
+	result, err := x.engine.Call(ctx, m, out)
+	if err != nil {
+		return nil, err
+	}
+	requests, ok := rawjson.Get(result, "inputRequests")
+	if !ok {
+		return legacyResult(x.msg.method, result), nil
+	}
+	if missing := undeclared(requests, capabilities(x.session)); len(missing) > 0 {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "the client cannot be asked: it has not declared the capability: " + string(encode(missing))}
+	}
+	if x.round >= maxRounds {
+		return nil, errTooManyRounds
+	}
+	s := &suspension{round: x.round + 1, requests: requests}
+	if state, ok := rawjson.Get(result, "requestState"); ok {
+		s.state = state
+	}
+	return nil, s
+}
+
+// modernParams makes a request describe itself as a modern one does.
+func modernParams(params json.RawMessage, s *store.Session) json.RawMessage {
+	meta, _ := rawjson.Get(params, metaKey)
+	caps := capabilities(s)
+	if !rawjson.IsObject(caps) {
+		caps = json.RawMessage("{}")
+	}
+	meta = rawjson.Set(meta, metaCapabilities, caps)
+	meta = rawjson.Set(meta, metaVersion, encode(version20260728))
+	if info, ok := rawjson.Get(s.InitializeParams, "clientInfo"); ok && rawjson.IsObject(info) {
+		meta = rawjson.Set(meta, metaClientInfo, info)
+	}
+	if s.LogLevel != "" {
+		meta = rawjson.Set(meta, metaLogLevel, encode(s.LogLevel))
+	}
+	return rawjson.Set(params, metaKey, meta)
+}
+
+// legacyResult takes away what modern state adds to a result.
+func legacyResult(method string, result json.RawMessage) json.RawMessage {
+	result = rawjson.Delete(result, "resultType")
+	if method == "resources/read" {
+		result = rawjson.Delete(result, "ttlMs", "cacheScope")
+	}
+	meta, ok := rawjson.Get(result, metaKey)
+	if !ok {
+		return result
+	}
+	if meta = rawjson.Delete(meta, metaServerInfo); len(rawjson.Members(meta)) == 0 {
+		return rawjson.Delete(result, metaKey)
+	}
+	return rawjson.Set(result, metaKey, meta)
+}
+
+// suspend stores a round's questions, sends them and ends the response.
+func (c *call) suspend(ctx context.Context, s *suspension) *failure {
+	ctx, stop := toStore(ctx)
+	defer stop()
+	if c.box == nil {
+		box, err := c.x.newOutbox(ctx, stateAsking)
+		if err != nil {
+			return errStore(err)
+		}
+		c.box = box
+	}
+	record, fresh := c.box.record, c.box.record.Revision == nil
+	msgs, err := c.storeRound(ctx, s)
+	if err != nil {
+		return errStore(err)
+	}
+	// Only now may somebody find the record asking: everything that it asks with is there.
+	record.State, record.Round, record.Lease = stateAsking, s.round, time.Now().Add(c.h.opts.AskTimeout)
+	record.Expires = record.Lease.Add(c.h.opts.CallTimeout + retention)
+	c.box.id.Until = record.Expires.Unix()
+	if fresh {
+		err = c.h.store.CreateExchange(ctx, record)
+	} else {
+		err = c.h.store.UpdateExchange(ctx, record)
+	}
+	if err != nil {
+		return errStore(err)
+	}
+	ids, err := c.box.put(ctx, msgs)
+	if err != nil {
+		return errStore(err)
+	}
+	c.open()
+	for i, msg := range msgs {
+		c.writeEvent(ids[i], pollFast, msg)
+	}
+	return nil
+}
+
+// storeRound stores what the next round needs, and gives the questions as messages.
+func (c *call) storeRound(ctx context.Context, s *suspension) ([]json.RawMessage, error) {
+	record := c.box.record
+	until := time.Now().Add(c.h.opts.AskTimeout + c.h.opts.CallTimeout + retention)
+	data := roundData{State: s.state, Slots: map[string]string{}}
+	var msgs []json.RawMessage
+	for i, r := range rawjson.Members(s.requests) {
+		q := &question{slot: fmt.Sprintf("%d.%d", s.round, i)}
+		q.method, q.params = questionOf(r.Value)
+		data.Slots[r.Key] = q.slot
+		msgs = append(msgs, encodeQuestion(c.box.keys, record, q))
+	}
+	if s.round == 1 {
+		err := c.h.store.PutAnswer(ctx, record.Key, slotRequest, orNull(c.x.msg.params), until)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return msgs, c.h.store.PutAnswer(ctx, record.Key, slotRound(s.round), encode(data), until)
+}
+
+// continueRound calls the handler again when the answers of a round are there, if nobody else does. done says that it has,
+// and that this response is over.
+func (r *reader) continueRound(ctx context.Context) (done bool, err error) {
+	record := r.record
+	responses, complete, err := r.collect(ctx, record)
+	if err != nil {
+		return false, err
+	}
+	if !complete && time.Now().Before(record.Lease) {
+		return false, nil
+	}
+	record.State, record.Owner, record.Lease = stateRunning, newKey(), time.Now().Add(lease)
+	err = r.h.store.UpdateExchange(ctx, record)
+	if errors.Is(err, store.ErrConflict) {
+		r.record = nil // somebody else does it; we see what comes of it
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	raw, err := r.h.store.Answer(ctx, record.Key, slotRequest)
+	if err != nil {
+		return false, err
+	}
+	x := &exchange{
+		request: r.request, era: legacySessions{r.h}, session: r.session, round: record.Round, suspendable: true,
+		msg: message{kind: aRequest, id: r.data.ID, method: r.data.Method, params: raw},
+	}
+	x.msg.meta, _ = rawjson.Get(raw, metaKey)
+	box := &outbox{store: r.h.store, keys: r.keys, record: record, id: r.at.base(), seq: r.at.Seq}
+	call, stop := x.context()
+	defer stop()
+	if !complete {
+		_, _, err := box.finish(call, encodeResult(r.data.ID, toolError(
+			"The question was not answered in time. The call has ended; nothing of it is left running.")))
+		return false, err // the next step delivers it
+	}
+	x.msg.params = nextRound(raw, responses.result, responses.answers)
+	if f := r.conductFrom(call, x, box); f != nil { // it has been claimed: whoever asks again must find an end
+		r.h.log(r.request, f)
+		if f.cause == nil || !errors.Is(f.cause, store.ErrUnavailable) {
+			_, _, err := box.finish(call, f.encode(r.data.ID))
+			return false, err
+		}
+		return false, f.cause
+	}
+	return true, nil
+}
+
+// collected are the answers of a round, and the state that the handler gets back with them.
+type collected struct{ answers, result json.RawMessage }
+
+// collect reads the answers of the round that is asking; complete says that all are there.
+func (r *reader) collect(ctx context.Context, record *store.Exchange) (c collected, complete bool, err error) {
+	if r.round == nil || r.roundNo != record.Round {
+		raw, err := r.h.store.Answer(ctx, record.Key, slotRound(record.Round))
+		if err != nil {
+			return c, false, err
+		}
+		r.round, r.roundNo = &roundData{}, record.Round
+		if err := json.Unmarshal(raw, r.round); err != nil {
+			return c, false, store.Wrap("read a round", store.ErrCorrupt, err)
+		}
+		r.got = json.RawMessage(`{}`)
+	}
+	for key, slot := range r.round.Slots {
+		if _, ok := rawjson.Get(r.got, key); ok {
+			continue
+		}
+		result, failed, ok, err := readAnswer(ctx, r.h.store, record.Key, slot)
+		if err != nil {
+			return c, false, err
+		}
+		if !ok {
+			return c, false, nil
+		}
+		if failed != nil {
+			// A client that cannot answer says so with an error; a modern one would cancel.
+			result = json.RawMessage(`{"action":"cancel"}`)
+		}
+		r.got = rawjson.Set(r.got, key, result)
+	}
+	c = collected{answers: r.got, result: json.RawMessage(`{}`)}
+	if r.round.State != nil {
+		c.result = rawjson.Set(c.result, "requestState", r.round.State)
+	}
+	return c, true, nil
+}
