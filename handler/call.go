@@ -115,6 +115,9 @@ func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
 	if c.policy.durable {
 		look.Reset(cancelAfter)
 	}
+	if c.policy.durable && c.streams() && !c.accept.json {
+		c.begin(ctx) // it becomes a stream anyway: then one that can be resumed from its start
+	}
 	var changed <-chan struct{}
 	for {
 		select {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	changeTries   = 12
+	changeTries   = 30
 	changeBackoff = 4 * time.Millisecond // doubles up to changeMaxWait; the wait is a random part of it
 	changeMaxWait = 250 * time.Millisecond
 )

@@ -38,7 +38,9 @@ func (st *Store) write(ctx context.Context, op string, f func(context.Context) (
 				return nil, code, nil
 			}
 		}
-		if code != codes.Aborted || try == abortedTries {
+		// A cancellation that is none of ours comes from the other end: nothing of it is known but that it may go better now.
+		again := code == codes.Aborted || code == codes.Canceled && bounded.Err() == nil
+		if !again || try == abortedTries {
 			return nil, code, st.failure(ctx, op, err)
 		}
 		timer := time.NewTimer(rand.N(backoff))
