@@ -195,8 +195,13 @@ func (o *operation) target() []attribute.KeyValue {
 	return []attribute.KeyValue{attrPrompt.String(o.name)}
 }
 
-// restored tells the operation which session it belongs to; nil is none.
-func (o *operation) restored(s *store.Session) {
+// restored tells the operation which session it belongs to, and counts it; nil is none.
+func (o *operation) restored(s *store.Session) { o.belongs(s, sessionRestored) }
+
+// created tells the operation which session it has opened, and counts it.
+func (o *operation) created(s *store.Session) { o.belongs(s, sessionCreated) }
+
+func (o *operation) belongs(s *store.Session, event string) {
 	if o == nil || s == nil {
 		return
 	}
@@ -204,6 +209,7 @@ func (o *operation) restored(s *store.Session) {
 	if o.span.IsRecording() {
 		o.span.SetAttributes(attrSession.String(logID(s.Key)))
 	}
+	o.t.session(o.ctx, event)
 }
 
 // running says that the server is about to see the message.

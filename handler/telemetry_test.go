@@ -340,9 +340,12 @@ func TestAResponseIsCountedAndHasNoSpan(t *testing.T) {
 
 func TestSessionsAndResumesAreCounted(t *testing.T) {
 	o := newObservatory(t)
-	for _, event := range []string{sessionCreated, sessionRestored, sessionRestored, sessionMissing} {
-		o.session(t.Context(), event)
-	}
+	_, op := o.begin(httptest.NewRequest(http.MethodPost, "/", nil), parsed(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	op.created(&store.Session{})
+	op.restored(&store.Session{})
+	op.restored(&store.Session{})
+	op.restored(nil)
+	o.session(t.Context(), sessionMissing)
 	o.resumed(t.Context())
 	_, m := o.points("hydrant.sessions")
 	counts := map[string]int64{}
