@@ -33,17 +33,24 @@ const (
 	attrTTL     = "ttl"     // seconds since the epoch
 )
 
+// Client is what a [Storage] needs of a *[dynamodb.Client]. The role needs no permission that Hydrant's own store does
+// not need.
+type Client interface {
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
+}
+
 // Storage is a [notes.Storage] in a DynamoDB table.
 type Storage struct {
-	client *dynamodb.Client
+	client Client
 	table  string
 }
 
 var _ notes.Storage = (*Storage)(nil)
 
-// New returns the storage in a table that has the keys of Hydrant's (see store/dynamo). The role needs dynamodb:GetItem,
-// PutItem and Query, which it has already for the sessions.
-func New(client *dynamodb.Client, table string) *Storage { return &Storage{client, table} }
+// New returns the storage in a table that has the keys of Hydrant's (see store/dynamo).
+func New(client Client, table string) *Storage { return &Storage{client, table} }
 
 type item = map[string]types.AttributeValue
 

@@ -7,19 +7,15 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/hydrant-mcp/hydrant/adapters/cloudrun"
 	"github.com/hydrant-mcp/hydrant/examples/notes"
 	notesdynamo "github.com/hydrant-mcp/hydrant/examples/notes/dynamo"
 	notesmemory "github.com/hydrant-mcp/hydrant/examples/notes/memory"
@@ -29,47 +25,33 @@ import (
 	"github.com/hydrant-mcp/hydrant/store/memory"
 )
 
-// grace is how long calls may go on after a signal to stop.
-const grace = 5 * time.Second
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
+	if err := run(context.Background(), os.Getenv, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "notes:", err)
 		os.Exit(1)
 	}
 }
 
+// run serves until SIGTERM or SIGINT, or until ctx ends.
 func run(ctx context.Context, getenv func(string) string, stdout io.Writer) error {
+	keys, err := notes.ParseKeys(getenv("HYDRANT_KEYS"))
+	if err != nil {
+		return err
+	}
 	sessions, storage, err := open(ctx, getenv("HYDRANT_TABLE"), getenv("AWS_ENDPOINT_URL_DYNAMODB") != "")
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", handler.New(notes.NewServer(storage), sessions, &handler.Options{Name: "notes"}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-
 	listener, err := net.Listen("tcp", net.JoinHostPort(
 		cmp.Or(getenv("HOST"), "127.0.0.1"), cmp.Or(getenv("PORT"), "8080")))
 	if err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(stdout, "notes: listening on http://%s/mcp\n", listener.Addr())
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	if err := server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return server.Close()
+	h := handler.New(notes.NewServer(storage), sessions, &handler.Options{Name: "notes", Keys: keys})
+	// It serves any container that is told its port and its end, and a terminal as well.
+	return cloudrun.Serve(ctx, h,
+		cloudrun.WithPath("/mcp"), cloudrun.WithListener(listener), cloudrun.WithRequestTimeout(0))
 }
 
 // open opens the database of both the sessions and the notes.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/hydrant-mcp/hydrant/internal/emulator"
 )
+
+func TestMain(m *testing.M) { os.Exit(emulator.Main(m)) }
 
 func TestServesUntilItIsStopped(t *testing.T) {
 	for _, tt := range []struct {
