@@ -88,9 +88,14 @@ func (l *listener) serve(ctx context.Context, check func(context.Context) bool) 
 	defer alive.Stop()
 	defer look.Stop()
 	defer checks.Stop()
+	looks := 0
+	now := make(chan struct{}, 1) // what rose before the watching began is told by nobody
+	now <- struct{}{}
 	for {
 		age := topicEvery / 2
 		select {
+		case <-now:
+			age = 0
 		case <-alive.C:
 			l.comment()
 			continue
@@ -101,11 +106,15 @@ func (l *listener) serve(ctx context.Context, check func(context.Context) bool) 
 			}
 			if len(l.topics) != before {
 				rewatch()
+				select {
+				case now <- struct{}{}:
+				default:
+				}
 			}
 		case <-changed:
 			age = 0
 		case <-look.C:
-			if changed != nil {
+			if looks++; changed != nil && looks%safeguard != 0 {
 				continue // the store tells
 			}
 		case <-l.runtime.Draining:
@@ -131,6 +140,9 @@ func (l *listener) serve(ctx context.Context, check func(context.Context) bool) 
 		}
 	}
 }
+
+// safeguard is how seldom topics are read where the store tells, in intervals of topicEvery.
+const safeguard = 30
 
 // checkEvery is how often a standalone stream looks whether its session still lives and what it has subscribed to.
 const checkEvery = 5 * time.Second

@@ -54,7 +54,7 @@ func (q *request) deadline(ctx context.Context) (context.Context, context.Cancel
 // context gives the context in which a message is handled: it ends with the era's idea of the client's presence, and at
 // the deadline. stop must be called.
 func (x *exchange) context() (context.Context, func()) {
-	ctx := context.WithValue(x.http.Context(), serverNameKey{}, x.name)
+	ctx := context.WithValue(x.http.Context(), servedKey{}, served{x.h, x.name})
 	if !x.era.outlives() {
 		return x.deadline(ctx)
 	}

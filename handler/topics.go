@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,11 +23,33 @@ const (
 	ListResources ListKind = "resources"
 )
 
+// ErrOutside says that a context is not that of an MCP handler that a [Handler] runs.
+var ErrOutside = errors.New("handler: not in the context of a call: use the method of the Handler")
+
+// NotifyListChanged tells every client that listens, on any instance, that a list has changed. It is for handlers of the
+// server (tools and others), whose context says which [Handler] runs them; elsewhere use [Handler.NotifyListChanged].
+// [ErrOutside] when ctx is not of that kind.
+func NotifyListChanged(ctx context.Context, kind ListKind) error {
+	if s, ok := ctx.Value(servedKey{}).(served); ok {
+		return s.h.NotifyListChanged(ctx, kind)
+	}
+	return ErrOutside
+}
+
+// NotifyResourceUpdated tells every client that has subscribed to the resource, on any instance, that it has changed. It is
+// for handlers of the server, as [NotifyListChanged] is.
+func NotifyResourceUpdated(ctx context.Context, uri string) error {
+	if s, ok := ctx.Value(servedKey{}).(served); ok {
+		return s.h.NotifyResourceUpdated(ctx, uri)
+	}
+	return ErrOutside
+}
+
 // NotifyListChanged tells every client that listens, on any instance, that a list has changed. It returns when that is
 // safe: an error means that it may not have been.
 //
-// What the SDK's server announces by itself when tools, prompts or resources are added or removed reaches only the streams
-// of its own process, if any. What a server lists must be the same in all processes.
+// What the SDK's server announces by itself when tools, prompts or resources are added or removed is not passed on: what a
+// server lists must be the same in all processes, and only this call reaches them all.
 func (h *Handler) NotifyListChanged(ctx context.Context, kind ListKind) error {
 	switch kind {
 	case ListTools, ListPrompts, ListResources:
@@ -36,7 +59,7 @@ func (h *Handler) NotifyListChanged(ctx context.Context, kind ListKind) error {
 }
 
 // NotifyResourceUpdated tells every client that has subscribed to the resource, on any instance, that it has changed. It
-// returns when that is safe.
+// returns when that is safe. For several tenants behind one handler ctx must be one of a call's.
 func (h *Handler) NotifyResourceUpdated(ctx context.Context, uri string) error {
 	return h.raise(ctx, resourceTopic(h.nameOf(ctx), uri))
 }
@@ -116,12 +139,18 @@ func (t *hub) current(ctx context.Context, st store.Store, topics []string, age 
 	return out, nil
 }
 
-type serverNameKey struct{}
+type servedKey struct{}
 
-// nameOf is the name of the server whose request ctx belongs to, for several tenants; else the handler's own.
+// served says, in the context of a call, who serves it and under which name.
+type served struct {
+	h    *Handler
+	name string
+}
+
+// nameOf is the name of the server whose call ctx belongs to, for several tenants; else the handler's own.
 func (h *Handler) nameOf(ctx context.Context) string {
-	if name, ok := ctx.Value(serverNameKey{}).(string); ok {
-		return name
+	if s, ok := ctx.Value(servedKey{}).(served); ok {
+		return s.name
 	}
 	return h.opts.Name
 }

@@ -87,5 +87,6 @@ func (c *Config) Handler(st store.Store, logger *slog.Logger) http.Handler {
 		SessionTTL:     c.SessionTTL,
 		Legacy:         c.Legacy,
 		AllowedOrigins: c.Origins,
+		Keys:           c.Keys,
 	})
 }

@@ -5,11 +5,14 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hydrant-mcp/hydrant/handler"
 )
 
 // maxLarge bounds the text of the tool large, in bytes: a probe should not take the server down.
@@ -240,7 +243,10 @@ type uriInput struct {
 }
 
 func (d diagnostics) touch(ctx context.Context, _ *mcp.CallToolRequest, in uriInput) (*mcp.CallToolResult, any, error) {
-	err := d.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: in.URI})
+	err := handler.NotifyResourceUpdated(ctx, in.URI)
+	if errors.Is(err, handler.ErrOutside) { // served by a transport of the SDK's
+		err = d.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: in.URI})
+	}
 	return text("announced an update of %s", in.URI), nil, err
 }
 

@@ -4,10 +4,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hydrant-mcp/hydrant/handler"
 )
 
 // step is the time between two notifications of the suite's tools.
@@ -38,18 +41,29 @@ func addNotifyingTools(s *mcp.Server) {
 			InputSchema: noInput,
 		}, toolChange)
 	}
-	toolChange = func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, any, error) {
-		addToolChange()
-		return text("A change of the tools was announced."), nil, nil
+	toolChange = func(ctx context.Context, _ *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+		err := announce(ctx, handler.ListTools, addToolChange)
+		return text("A change of the tools was announced."), nil, err
 	}
 	addToolChange()
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "test_trigger_prompt_change", Description: "Announces that the list of prompts has changed.",
 		InputSchema: noInput,
-	}, func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, any, error) {
-		s.AddPrompt(simplePrompt, getSimplePrompt)
-		return text("A change of the prompts was announced."), nil, nil
+	}, func(ctx context.Context, _ *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+		err := announce(ctx, handler.ListPrompts, func() { s.AddPrompt(simplePrompt, getSimplePrompt) })
+		return text("A change of the prompts was announced."), nil, err
 	})
+}
+
+// announce says on every instance that a list has changed. On a transport of the SDK's, a change of the list does: again
+// makes one.
+func announce(ctx context.Context, kind handler.ListKind, again func()) error {
+	err := handler.NotifyListChanged(ctx, kind)
+	if errors.Is(err, handler.ErrOutside) {
+		again()
+		return nil
+	}
+	return err
 }
 
 func loggingTool(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
