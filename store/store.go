@@ -6,8 +6,10 @@
 //   - the inbox of an exchange: the client's answers to its questions, one slot per question, written once;
 //   - topics: counters that only rise; a reader sees that one rose, not how often.
 //
-// None of them needs clocks to agree. A store that can tell that something has changed is a [Watcher] too. Implementations are in store/memory, store/dynamo and store/firestore; every one
-// passes the suite in store/storetest, which is the contract in the form of tests.
+// None of them needs clocks to agree. A store that can tell that something has changed is a [Watcher] too.
+//
+// Implementations are in store/memory, store/dynamo and store/firestore; every one passes the suite in store/storetest,
+// which is the contract in the form of tests.
 package store
 
 import (
@@ -110,9 +112,10 @@ type Event struct {
 	Data []byte
 }
 
-// A Store keeps sessions, exchanges, outboxes, inboxes and topics. All methods may be called at the same time from any number of
-// goroutines and processes. Every read is strongly consistent: it sees all writes that had returned when it began. When
-// ctx ends, a method returns soon with an error that wraps ctx's; a deadline of ctx's that passes is [ErrUnavailable] too.
+// A Store keeps sessions, exchanges, outboxes, inboxes and topics. All methods may be called at the same time from any
+// number of goroutines and processes. Every read is strongly consistent: it sees all writes that had returned when it
+// began. When ctx ends, a method returns soon with an error that wraps ctx's; a deadline of ctx's that passes is
+// [ErrUnavailable] too.
 type Store interface {
 	// CreateSession stores a new session and sets s.Revision. [ErrExists] when there is one with that key, and as long as
 	// the database still keeps an ended one; [ErrTooLarge] over [MaxSession].

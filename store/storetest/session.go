@@ -49,7 +49,9 @@ func testSessionComesBack(ctx context.Context, t *testing.T, st store.Store) {
 		"no principal":     func(s *store.Session) { s.Principal = "" },
 		"no subscriptions": func(s *store.Session) { s.Subscriptions = nil },
 		"one subscription": func(s *store.Session) { s.Subscriptions = []string{"x:y"} },
-		"fresh":            func(s *store.Session) { s.Initialized, s.LogLevel, s.Subscriptions, s.Cancelled = false, "", nil, nil },
+		"fresh": func(s *store.Session) {
+			s.Initialized, s.LogLevel, s.Subscriptions, s.Cancels, s.Cancelled = false, "", nil, 0, nil
+		},
 		"odd params": func(s *store.Session) {
 			s.InitializeParams = json.RawMessage("{ \"a\" :\t1.0,\n\"a\":1e400,\"é\":\"\\u00e9\"} ")
 		},
