@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -80,11 +78,7 @@ func TestImageIsBuiltFromScratch(t *testing.T) {
 // start runs the image until the test ends, and returns where it is healthy. It needs no database for that.
 func start(t *testing.T, builder, image string) (url string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	require.NoError(t, listener.Close())
-
+	port := freePort(t)
 	env := []string{"-e", "FIRESTORE_EMULATOR_HOST=127.0.0.1:1", "-e", "GOOGLE_CLOUD_PROJECT=test"}
 	command := append([]string{"run", "--rm", "-p", "127.0.0.1:" + port + ":8080"}, append(env, image)...)
 	if builder == "buildah" {
