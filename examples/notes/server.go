@@ -30,6 +30,11 @@ func NewServer(storage Storage) *mcp.Server {
 	s := server{storage}
 	m := mcp.NewServer(&mcp.Implementation{Name: name, Title: "Notes", Version: version}, &mcp.ServerOptions{
 		Instructions: "Keeps short notes. Search before you add one, and ask before you delete one.",
+		// Without these the SDK promises that changes of the lists will be announced. They never change, and a client that
+		// waits for news holds an instance.
+		Capabilities: &mcp.ServerCapabilities{
+			Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}, Prompts: &mcp.PromptCapabilities{},
+		},
 	})
 	mcp.AddTool(m, &mcp.Tool{
 		Name: "add_note", Title: "Add a note", Description: "Keeps a note, and returns its ID.",

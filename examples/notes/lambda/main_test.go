@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -19,6 +21,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(emulator.Main(m)) }
 
+// functionURL is the request context of a front door that streams.
+var functionURL = map[string]any{"domainName": "id.lambda-url.us-east-1.on.aws"}
+
 func TestNoTableIsAClearError(t *testing.T) {
 	_, err := newHandler(t.Context(), func(string) string { return "" })
 	assert.ErrorContains(t, err, "HYDRANT_TABLE")
@@ -27,9 +32,8 @@ func TestNoTableIsAClearError(t *testing.T) {
 // Two environments of the function: one takes the note, the other finds it.
 func TestAnswersTheEventsOfAFunctionURL(t *testing.T) {
 	env := createTable(t, "notes-url")
-	url := map[string]any{"domainName": "id.lambda-url.us-east-1.on.aws"}
-	assert.Contains(t, callTool(t, env, url, "add_note", `{"text": "Buy milk."}`), "Kept as ")
-	assert.Contains(t, callTool(t, env, url, "search_notes", `{"query": "milk"}`), "1 of 1 notes.")
+	assert.Contains(t, callTool(t, env, functionURL, "add_note", `{"text": "Buy milk."}`), "Kept as ")
+	assert.Contains(t, callTool(t, env, functionURL, "search_notes", `{"query": "milk"}`), "1 of 1 notes.")
 }
 
 func TestNotesBelongToTheSubjectThatTheGatewayHasChecked(t *testing.T) {
@@ -46,6 +50,31 @@ func TestNotesBelongToTheSubjectThatTheGatewayHasChecked(t *testing.T) {
 
 	status, _ := post(t, env, map[string]any{}, "search_notes", `{}`)
 	assert.Equal(t, http.StatusUnauthorized, status, "nobody has checked the token")
+}
+
+// A client of an older version opens a stream for announcements right after the handshake, and keeps it.
+func TestNoInvocationWaitsForAnnouncements(t *testing.T) {
+	env := createTable(t, "notes-idle")
+	call := func(method string, header map[string]string, body string) response {
+		return invoke(t, env, functionURL, method, header, body)
+	}
+	header := map[string]string{
+		"content-type": "application/json", "accept": "application/json, text/event-stream",
+	}
+	response := call("POST", header, `{"jsonrpc": "2.0", "id": 1, "method": "initialize",
+		"params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}`)
+	require.Equal(t, http.StatusOK, response.StatusCode, response.Body)
+	assert.NotContains(t, response.Body, `"listChanged":true`)
+	for name, value := range response.Headers {
+		if strings.EqualFold(name, "Mcp-Session-Id") {
+			header["mcp-session-id"] = value
+		}
+	}
+	require.Contains(t, header, "mcp-session-id")
+	header["mcp-protocol-version"] = "2025-11-25"
+	assert.Equal(t, http.StatusMethodNotAllowed, call("GET", header, "").StatusCode)
+	header["last-event-id"] = "nonsense"
+	assert.NotEqual(t, http.StatusMethodNotAllowed, call("GET", header, "").StatusCode)
 }
 
 // createTable makes a table on the emulator, and gives the environment of a function that uses it.
@@ -73,30 +102,45 @@ func post(
 	t *testing.T, env map[string]string, requestContext map[string]any, tool, arguments string,
 ) (status int, body string) {
 	t.Helper()
+	response := invoke(t, env, requestContext, "POST", map[string]string{
+		"content-type": "application/json", "accept": "application/json, text/event-stream",
+		"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": tool,
+		"authorization": "Bearer token",
+	}, `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+		"name": "`+tool+`", "arguments": `+arguments+`,
+		"_meta": {
+			"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+			"io.modelcontextprotocol/clientCapabilities": {}}}}`)
+	return response.StatusCode, response.Body
+}
+
+type response struct {
+	StatusCode int               `json:"statusCode"`
+	Headers    map[string]string `json:"headers"`
+	Body       string            `json:"body"`
+}
+
+// invoke sends an event to a new environment of the function, and takes the answer from its stream: a head in JSON, eight
+// zero bytes, the body.
+func invoke(
+	t *testing.T, env map[string]string, requestContext map[string]any, method string, header map[string]string, body string,
+) (r response) {
+	t.Helper()
 	requestContext = maps.Clone(requestContext)
-	requestContext["http"] = map[string]string{"method": "POST", "path": "/mcp", "protocol": "HTTP/1.1"}
+	requestContext["http"] = map[string]string{"method": method, "path": "/mcp", "protocol": "HTTP/1.1"}
 	event, err := json.Marshal(map[string]any{
 		"version": "2.0", "routeKey": "$default", "rawPath": "/mcp", "requestContext": requestContext,
-		"headers": map[string]string{
-			"content-type": "application/json", "accept": "application/json, text/event-stream",
-			"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": tool,
-			"authorization": "Bearer token",
-		},
-		"body": `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
-			"name": "` + tool + `", "arguments": ` + arguments + `,
-			"_meta": {
-				"io.modelcontextprotocol/protocolVersion": "2026-07-28",
-				"io.modelcontextprotocol/clientCapabilities": {}}}}`,
+		"headers": header, "body": body,
 	})
 	require.NoError(t, err)
 	h, err := newHandler(t.Context(), func(name string) string { return env[name] })
 	require.NoError(t, err)
-	answer, err := lambda.NewHandler(h).Invoke(t.Context(), event)
+	answer, err := lambda.NewHandler(h, lambda.WithStreaming()).Invoke(t.Context(), event)
 	require.NoError(t, err)
-	var response struct {
-		StatusCode int    `json:"statusCode"`
-		Body       string `json:"body"`
+	head, streamed, isStream := bytes.Cut(answer, make([]byte, 8))
+	require.NoError(t, json.Unmarshal(head, &r), "%s", answer)
+	if isStream {
+		r.Body = string(streamed)
 	}
-	require.NoError(t, json.Unmarshal(answer, &response), "%s", answer)
-	return response.StatusCode, response.Body
+	return r
 }
