@@ -370,6 +370,8 @@ type brokenStore struct {
 	err   error
 	only  string // the operation that fails; "" for all
 	calls map[string]int
+
+	exchange string
 }
 
 func (b *brokenStore) fail(err error) {
@@ -432,6 +434,44 @@ func (b *brokenStore) DeleteSession(ctx context.Context, key string) error {
 		return err
 	}
 	return b.Store.DeleteSession(ctx, key)
+}
+
+func (b *brokenStore) CreateExchange(ctx context.Context, x *store.Exchange) error {
+	if err := b.count("exchange"); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.exchange = x.Key
+	b.mu.Unlock()
+	return b.Store.CreateExchange(ctx, x)
+}
+
+func (b *brokenStore) AppendEvent(ctx context.Context, exchange string, e store.Event, expires time.Time) error {
+	if err := b.count("event"); err != nil {
+		return err
+	}
+	return b.Store.AppendEvent(ctx, exchange, e, expires)
+}
+
+func (b *brokenStore) PutAnswer(ctx context.Context, exchange, question string, answer []byte, expires time.Time) error {
+	if err := b.count("answer"); err != nil {
+		return err
+	}
+	return b.Store.PutAnswer(ctx, exchange, question, answer, expires)
+}
+
+func (b *brokenStore) RaiseTopic(ctx context.Context, topic string) error {
+	if err := b.count("raise"); err != nil {
+		return err
+	}
+	return b.Store.RaiseTopic(ctx, topic)
+}
+
+// lastExchange is the key of the exchange that was made last.
+func (b *brokenStore) lastExchange() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.exchange
 }
 
 type logBuffer struct {

@@ -137,6 +137,9 @@ func (e legacySessions) notify(ctx context.Context, x *exchange, state *engine.S
 func (e legacySessions) settle(ctx context.Context, x *exchange, result json.RawMessage) (json.RawMessage, *failure) {
 	switch x.msg.method {
 	case "initialize":
+		if x.runtime.Buffered {
+			result = unannounced(result)
+		}
 		return result, e.open(ctx, x, result)
 	case "logging/setLevel":
 		level := stringParam(x.msg, "level")
@@ -285,7 +288,10 @@ func (legacyStateless) notify(context.Context, *exchange, *engine.State) *failur
 
 func (legacyStateless) answered(context.Context, *exchange) *failure { return nil }
 
-func (legacyStateless) settle(_ context.Context, _ *exchange, result json.RawMessage) (json.RawMessage, *failure) {
+func (legacyStateless) settle(_ context.Context, x *exchange, result json.RawMessage) (json.RawMessage, *failure) {
+	if x.msg.method == "initialize" {
+		result = unannounced(result) // there is no stream that it could be announced on
+	}
 	return result, nil
 }
 

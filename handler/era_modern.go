@@ -36,6 +36,9 @@ func (modernEra) notify(context.Context, *exchange, *engine.State) *failure { re
 func (modernEra) answered(context.Context, *exchange) *failure { return nil }
 
 func (modernEra) settle(_ context.Context, x *exchange, result json.RawMessage) (json.RawMessage, *failure) {
+	if x.msg.method == "server/discover" && (x.runtime.Buffered || x.h.store == nil) {
+		return unannounced(result), nil
+	}
 	requests, ok := rawjson.Get(result, "inputRequests")
 	if !ok {
 		return result, nil

@@ -316,3 +316,17 @@ func (x *exchange) serverCapabilities(ctx context.Context) (json.RawMessage, *fa
 	caps, _ := rawjson.Get(result, "capabilities")
 	return caps, nil
 }
+
+// unannounced takes away from a server's capabilities what only a stream can carry.
+func unannounced(result json.RawMessage) json.RawMessage {
+	caps, ok := rawjson.Get(result, "capabilities")
+	if !ok {
+		return result
+	}
+	for _, kind := range []ListKind{ListTools, ListPrompts, ListResources} {
+		if one, ok := rawjson.Get(caps, string(kind)); ok && rawjson.IsObject(one) {
+			caps = rawjson.Set(caps, string(kind), rawjson.Delete(one, "listChanged", "subscribe"))
+		}
+	}
+	return rawjson.Set(result, "capabilities", caps)
+}

@@ -104,7 +104,7 @@ func (r *reader) follow(ctx context.Context) {
 	ctx, stop := r.deadline(ctx)
 	defer stop()
 	began := time.Now()
-	changed := watch(ctx, r.h.store, store.Watched{Exchange: r.at.Exchange})
+	changed := watch(ctx, r.h.store, store.Watched{Exchange: r.at.Exchange, After: r.at.Seq})
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
 	look := newTimer(0)
