@@ -22,7 +22,9 @@ import (
 func TestMain(m *testing.M) { os.Exit(emulator.Main(m)) }
 
 // functionURL is the request context of a front door that streams.
-var functionURL = map[string]any{"domainName": "id.lambda-url.us-east-1.on.aws"}
+var functionURL = map[string]any{
+	"apiId": "id", "domainName": "id.lambda-url.us-east-1.on.aws",
+}
 
 func TestNoTableIsAClearError(t *testing.T) {
 	_, err := newHandler(t.Context(), func(string) string { return "" })
