@@ -5,11 +5,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"log"
 	"net/http"
 	"os"
 
-	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -30,13 +29,22 @@ func main() {
 	server := mcp.NewServer(&mcp.Implementation{Name: "quickstart", Version: "1.0.0"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "greet", Description: "Greets somebody."}, greet)
 
-	aws, err := config.LoadDefaultConfig(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	sessions := dynamo.New(dynamodb.NewFromConfig(aws), cmp.Or(os.Getenv("HYDRANT_TABLE"), "hydrant"))
-
+	sessions := dynamo.New(newClient(), cmp.Or(os.Getenv("HYDRANT_TABLE"), "hydrant"))
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler.New(server, sessions, nil))
 	lambda.Start(mux)
+}
+
+// newClient takes what Lambda puts into a function's environment. config.LoadDefaultConfig would do as well: it knows
+// every other way to configure AWS too, and adds 2 MB and a millisecond to each cold start.
+func newClient() *dynamodb.Client {
+	options := dynamodb.Options{
+		Region: os.Getenv("AWS_REGION"),
+		Credentials: credentials.NewStaticCredentialsProvider(
+			os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN")),
+	}
+	if emulator := os.Getenv("AWS_ENDPOINT_URL_DYNAMODB"); emulator != "" {
+		options.BaseEndpoint = &emulator
+	}
+	return dynamodb.New(options)
 }
