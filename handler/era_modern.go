@@ -26,7 +26,10 @@ func (modernEra) rehydrate(ctx context.Context, x *exchange) (*engine.State, *fa
 	if caps, _ := rawjson.Get(x.msg.meta, metaCapabilities); !rawjson.IsObject(caps) {
 		return nil, errParams("params._meta must have %q, an object", metaCapabilities)
 	}
-	return nil, x.checkHeaders(ctx)
+	if f := x.checkHeaders(ctx); f != nil {
+		return nil, f
+	}
+	return nil, x.openState(ctx)
 }
 
 // notify: no notification of a modern client's means anything to the server. It cancels by closing the stream.
@@ -35,7 +38,7 @@ func (modernEra) notify(context.Context, *exchange, *engine.State) *failure { re
 // answered: a modern server asks by its result, so there is no question to which this could be the answer.
 func (modernEra) answered(context.Context, *exchange) *failure { return nil }
 
-func (modernEra) settle(_ context.Context, x *exchange, result json.RawMessage) (json.RawMessage, *failure) {
+func (modernEra) settle(ctx context.Context, x *exchange, result json.RawMessage) (json.RawMessage, *failure) {
 	if x.msg.method == "server/discover" && (x.runtime.Buffered || x.h.store == nil) {
 		return unannounced(result), nil
 	}
@@ -47,7 +50,7 @@ func (modernEra) settle(_ context.Context, x *exchange, result json.RawMessage) 
 	if missing := undeclared(requests, declared); len(missing) > 0 {
 		return nil, errCapability(missing)
 	}
-	return result, nil
+	return x.sealState(ctx, result)
 }
 
 // undeclared gives the capabilities that questions need and the client has not declared, in the form in which it would

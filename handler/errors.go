@@ -128,6 +128,12 @@ func errCapability(required map[string]any) *failure {
 	return f
 }
 
+// errState refuses a retry. The handler has not run.
+func errState(why string) *failure {
+	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, slog.LevelInfo,
+		"params.requestState cannot be used: %s. Start the call anew, without requestState and inputResponses.", why)
+}
+
 // Sessions and the store.
 
 func errNoSession() *failure {

@@ -47,6 +47,9 @@ func New(server *mcp.Server, st store.Store, opts *Options) *Handler {
 		panic("handler: New needs a store for the sessions of legacy clients: give one (store/memory for a single " +
 			"process), or set Options.Legacy to LegacyStateless, or Options.Versions to 2026-07-28 only")
 	}
+	if settled.SingleUseState && st == nil {
+		panic("handler: Options.SingleUseState needs a store")
+	}
 	if settled.Tenant == nil {
 		h.engine = h.newEngine(server)
 	}

@@ -15,8 +15,9 @@ import (
 	"github.com/hydrant-mcp/hydrant/store"
 )
 
-// A keyring authenticates what passes through clients and comes back: event ids and the ids of questions. Any instance
-// opens what any other has signed. The first key signs, all of them open, so that keys can be rotated.
+// A keyring protects what passes through clients and comes back: event ids and the ids of questions are signed, a handler's
+// request state is sealed. Any instance opens what any other has signed or sealed. The first key does that, all of them
+// open, so that keys can be rotated.
 type keyring [][]byte
 
 const (
@@ -36,6 +37,9 @@ func (h *Handler) keys(ctx context.Context) (keyring, error) {
 	if len(h.opts.Keys) > 0 {
 		return h.opts.Keys, nil
 	}
+	if h.store == nil { // good within this process
+		return h.stored.random(), nil
+	}
 	return h.stored.get(ctx, h.store)
 }
 
@@ -53,6 +57,18 @@ func (h *Handler) knownKeys() keyring {
 type storedKey struct {
 	mu   sync.Mutex
 	ring keyring
+}
+
+// random is the key of a handler that has neither keys nor a store.
+func (s *storedKey) random() keyring {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ring == nil {
+		key := make([]byte, keySize)
+		rand.Read(key) //nolint:errcheck // it never fails
+		s.ring = keyring{key}
+	}
+	return s.ring
 }
 
 func (s *storedKey) get(ctx context.Context, st store.Store) (keyring, error) {

@@ -1,12 +1,17 @@
 package handler
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 	"testing"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
 )
@@ -121,8 +126,10 @@ func TestModernRounds(t *testing.T) {
 		assert.Equal(t, 200, r.status, r.body)
 		kind, _ := rawjson.Get(r.result(), "resultType")
 		assert.Equal(t, `"input_required"`, string(kind))
-		r = e.modern("tools/call", ask+`,"requestState":"s1","inputResponses":{"who":{"action":"accept","content":{"a":"b"}}}`, `{"elicitation":{}}`)
-		assert.Equal(t, "state s1", r.text())
+		state := stringOf(r.result(), "requestState")
+		assert.NotEqual(t, "s1", state)
+		r = e.modern("tools/call", ask+retry(state), `{"elicitation":{}}`)
+		assert.Equal(t, "state s1", r.text(), "the handler sees its own")
 
 		r = e.modern("tools/call", ask, `{"sampling":{}}`)
 		assert.Equal(t, 400, r.status)
@@ -130,6 +137,90 @@ func TestModernRounds(t *testing.T) {
 		assert.Contains(t, r.body, `"requiredCapabilities":{"elicitation":{"form":{}}}`)
 		assert.Contains(t, e.modernCall("ask", `{}`).text(), "multi round-trip")
 	})
+}
+
+func retry(state string) string {
+	return `,"requestState":` + string(encode(state)) + `,"inputResponses":{"who":{"action":"accept","content":{"a":"b"}}}`
+}
+
+// A state is good for one principal, server, method, tool and arguments, for a while, and not at all when it was changed.
+func TestVERSION74RequestStateIsSealed(t *testing.T) {
+	token := func(r *http.Request) *auth.TokenInfo {
+		if user := r.Header.Get("X-User"); user != "" {
+			return &auth.TokenInfo{UserID: user, Expiration: time.Now().Add(time.Hour)}
+		}
+		return nil
+	}
+	const caps = `{"elicitation":{}}`
+	modes(t, setup{token: token}, func(t *testing.T, e *endpoint) {
+		call := func(arguments, more string, headers ...string) reply {
+			return e.modern("tools/call", `"name":"rounds","arguments":`+arguments+more, caps,
+				append([]string{"Authorization", "Bearer x", headerName, "rounds"}, headers...)...)
+		}
+		const arguments = `{"n":1,"s":"é","deep":{"b":[1.0,true],"a":null}}`
+		first := call(arguments, "", "X-User", "alice")
+		state := stringOf(first.result(), "requestState")
+		require.NotEmpty(t, state, first.body)
+		flipped := []byte(state)
+		flipped[len(flipped)/2] ^= 1
+		for name, r := range map[string]reply{
+			"another user":    call(arguments, retry(state), "X-User", "bob"),
+			"nobody":          call(arguments, retry(state)),
+			"other arguments": call(`{"n":2,"s":"é","deep":{"b":[1.0,true],"a":null}}`, retry(state), "X-User", "alice"),
+			"no arguments":    call(`{}`, retry(state), "X-User", "alice"),
+			"changed":         call(arguments, retry(string(flipped)), "X-User", "alice"),
+			"cut short":       call(arguments, retry(state[:len(state)-1]), "X-User", "alice"),
+			"invented":        call(arguments, retry("aGVsbG8"), "X-User", "alice"),
+			"the tool's own":  call(arguments, retry("s1"), "X-User", "alice"),
+			"dropped":         call(arguments, `,"inputResponses":{"who":{"action":"accept"}}`, "X-User", "alice"),
+			"no string":       call(arguments, `,"requestState":7`, "X-User", "alice"),
+			"another tool": e.modern("tools/call", `"name":"params","arguments":`+arguments+retry(state), caps,
+				"Authorization", "Bearer x", "X-User", "alice", headerName, "params"),
+		} {
+			assert.Equal(t, 400, r.status, name)
+			assert.Equal(t, -32602, r.code(), name)
+			assert.NotContains(t, r.body, "s1", name)
+		}
+		again := ` { "deep" : {"a":null,"b":[1,true]}, "s":"\u00e9", "n":1.0e0 } ` // the same, as another client writes it
+		assert.Equal(t, "state s1", call(again, retry(state), "X-User", "alice").text())
+		assert.Equal(t, "state s1", call(arguments, retry(state), "X-User", "alice").text(), "a retry of the retry")
+	})
+}
+
+func TestRequestStateForOneUse(t *testing.T) {
+	modes(t, setup{opts: Options{SingleUseState: true}}, func(t *testing.T, e *endpoint) {
+		const ask = `"name":"rounds","arguments":{}`
+		state := stringOf(e.modern("tools/call", ask, `{"elicitation":{}}`).result(), "requestState")
+		assert.Equal(t, "state s1", e.modern("tools/call", ask+retry(state), `{"elicitation":{}}`).text())
+		r := e.modern("tools/call", ask+retry(state), `{"elicitation":{}}`)
+		assert.Equal(t, -32602, r.code())
+		assert.Contains(t, r.errorMessage(), "has been used")
+	})
+}
+
+func TestRequestStateExpires(t *testing.T) {
+	h := New(testServer(), nil, &Options{Versions: []string{version20260728}})
+	x := &exchange{request: &request{h: h, name: "n"}, msg: message{method: "tools/call", params: json.RawMessage(`{"name":"rounds"}`)}}
+	keys, err := h.keys(t.Context())
+	require.NoError(t, err)
+	token := keys.seal(encode(sealed{Until: time.Now().Add(-2 * time.Second).Unix()}), x.binding())
+	x.msg.params = rawjson.Set(x.msg.params, "requestState", encode(token))
+	assert.Contains(t, x.openState(t.Context()).message, "expired")
+}
+
+func TestKeysAreRotated(t *testing.T) {
+	old, fresh := bytes.Repeat([]byte{1}, keySize), bytes.Repeat([]byte{2}, keySize)
+	before, during, after := keyring{old}, keyring{fresh, old}, keyring{fresh}
+	token := before.seal([]byte("x"), []byte("b"))
+	_, ok := during.unseal(token, []byte("b"))
+	assert.True(t, ok)
+	_, ok = after.unseal(token, []byte("b"))
+	assert.False(t, ok)
+	var id eventID
+	assert.True(t, during.open(purposeEvent, before.sign(purposeEvent, eventID{Exchange: "e"}), &id))
+	assert.Equal(t, "e", id.Exchange)
+	assert.False(t, after.open(purposeEvent, before.sign(purposeEvent, eventID{}), &id))
+	assert.False(t, before.open(purposeQuestion, before.sign(purposeEvent, eventID{}), &id), "signed for something else")
 }
 
 func TestUndeclaredCapabilities(t *testing.T) {

@@ -68,9 +68,18 @@ type Options struct {
 	// go on sooner, and compute is paid for waiting. Default: off, the client is told when to come back.
 	HoldPolls bool
 
-	// Keys authenticate what passes through clients: event ids and the ids of questions. The first signs, all are good;
-	// 32 bytes each. All instances need the same. Default: one key that the instances make and share through the store;
-	// whoever can read the store can then forge such ids.
+	// StateTimeout is how long a 2026-07-28 client has for the answers that a handler asks for. Default: 1 hour.
+	StateTimeout time.Duration
+	// SingleUseState makes each requestState good for one retry. It costs a write to the store for each.
+	SingleUseState bool
+
+	// Keys protect what passes through clients: they seal the requestState of handlers, and sign event ids and the ids of
+	// questions. The first is used, all are good; 32 bytes each. All instances need the same. To rotate, add a new key at the
+	// end everywhere, then move it to the front, then drop the old one.
+	//
+	// Default: one key that the instances make and share through the store, and read once per process. Whoever can read the
+	// store can then forge what clients carry. Without a store it is a random key: what one process has sealed no other
+	// opens.
 	Keys [][]byte
 
 	// MaxBody is the size of the largest body that a client may send, in bytes. Default: 4 MiB.
@@ -121,6 +130,7 @@ const (
 	defaultStreamAfter      = time.Second
 	defaultAliveAfter       = 20 * time.Second
 	defaultAskTimeout       = 10 * time.Minute
+	defaultStateTimeout     = time.Hour
 	defaultMaxBody          = 4 << 20
 	defaultMaxDepth         = 512
 	maxMaxDepth             = 990
@@ -138,6 +148,7 @@ func (o Options) settle() (Options, error) {
 	o.CallTimeout = cmp.Or(o.CallTimeout, defaultCallTimeout)
 	o.StreamAfter = max(cmp.Or(o.StreamAfter, defaultStreamAfter), 0)
 	o.AliveAfter = max(cmp.Or(o.AliveAfter, defaultAliveAfter), 0)
+	o.StateTimeout = cmp.Or(o.StateTimeout, defaultStateTimeout)
 	o.AskTimeout = cmp.Or(o.AskTimeout, defaultAskTimeout)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	o.MaxDepth = cmp.Or(o.MaxDepth, defaultMaxDepth)
@@ -174,6 +185,8 @@ func (o Options) settle() (Options, error) {
 		return o, fmt.Errorf("handler: Options.CallTimeout: %v is negative", o.CallTimeout)
 	case o.Ask < AskAuto || o.Ask > AskSuspend:
 		return o, fmt.Errorf("handler: Options.Ask: unknown mode %d", o.Ask)
+	case o.StateTimeout < time.Second:
+		return o, fmt.Errorf("handler: Options.StateTimeout: %v is less than a second", o.StateTimeout)
 	case o.AskTimeout < 0:
 		return o, fmt.Errorf("handler: Options.AskTimeout: %v is negative", o.AskTimeout)
 	case o.MaxBody < 0:
