@@ -73,7 +73,7 @@ func eachDatabase(t *testing.T, test func(*testing.T, database)) {
 func serve(t *testing.T, db database) (url string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.New(notes.NewServer(db.notes), db.sessions, &handler.Options{Verifier: subject}).ServeHTTP(w, r)
+		notes.NewHandler(db.notes, db.sessions, &handler.Options{Verifier: subject}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
 	return server.URL

@@ -39,10 +39,10 @@ func run(ctx context.Context, opts ...cloudrun.Option) error {
 		return fmt.Errorf("opening Firestore: %w", err)
 	}
 	defer func() { _ = client.Close() }()
-	h := handler.New(
-		notes.NewServer(notesfirestore.New(client, "notes")),
+	h := notes.NewHandler(
+		notesfirestore.New(client, "notes"),
 		firestore.New(client, firestore.DefaultPrefix),
-		&handler.Options{Name: "notes", Keys: keys},
+		&handler.Options{Keys: keys},
 	)
 	return cloudrun.Serve(ctx, h, append(opts, cloudrun.WithPath("/mcp"))...)
 }

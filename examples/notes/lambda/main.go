@@ -44,7 +44,7 @@ func newHandler(ctx context.Context, getenv func(string) string) (http.Handler, 
 	if err != nil {
 		return nil, err
 	}
-	opts := &handler.Options{Name: "notes", Keys: keys}
+	opts := &handler.Options{Keys: keys}
 	if getenv("NOTES_AUTH") == "JWT" {
 		opts.Verifier = checkedByGateway
 	}
@@ -54,22 +54,8 @@ func newHandler(ctx context.Context, getenv func(string) string) (http.Handler, 
 	}
 	client := dynamodb.NewFromConfig(cfg)
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", withoutIdleStreams(
-		handler.New(notes.NewServer(notesdynamo.New(client, table)), dynamo.New(client, table), opts)))
+	mux.Handle("/mcp", notes.NewHandler(notesdynamo.New(client, table), dynamo.New(client, table), opts))
 	return mux, nil
-}
-
-// withoutIdleStreams refuses the stream on which clients of the older protocol versions wait for announcements. The notes
-// announce nothing, and Lambda bills a stream for as long as it is open, also when nothing is sent. What a client asks for
-// with Last-Event-ID is the rest of an answer, and it gets that.
-func withoutIdleStreams(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && r.Header.Get("Last-Event-ID") == "" {
-			// The handler itself refuses to wait where nothing can be sent before the end.
-			r = r.WithContext(handler.WithRuntime(r.Context(), handler.Runtime{Buffered: true}))
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 // checkedByGateway is a verifier that does not look at the token: the JWT authorizer of the HTTP API has checked it, and

@@ -48,7 +48,7 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 		return err
 	}
 	_, _ = fmt.Fprintf(stdout, "notes: listening on http://%s/mcp\n", listener.Addr())
-	h := handler.New(notes.NewServer(storage), sessions, &handler.Options{Name: "notes", Keys: keys})
+	h := notes.NewHandler(storage, sessions, &handler.Options{Keys: keys})
 	// It serves any container that is told its port and its end, and a terminal as well.
 	return cloudrun.Serve(ctx, h,
 		cloudrun.WithPath("/mcp"), cloudrun.WithListener(listener), cloudrun.WithRequestTimeout(0))
