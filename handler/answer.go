@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -95,8 +96,8 @@ func (a *answer) write(b []byte) {
 	}
 	n, err := a.w.Write(b)
 	a.written += int64(n)
-	if err == nil {
-		err = a.http.Context().Err() // net/http buffers: a write to nobody can succeed
+	if err == nil && context.Cause(a.http.Context()) == context.Canceled {
+		err = context.Canceled // net/http buffers: a write to nobody can succeed. Any other cause is the end of the process
 	}
 	a.lost(err)
 }

@@ -281,11 +281,14 @@ func (c *call) finish(ctx context.Context, o outcome) *failure {
 	var response json.RawMessage
 	switch {
 	case cancelled:
+		c.x.op.failed(errCancelledCall())
 		response = errCancelledCall().encode(c.x.msg.id)
 	case o.f != nil:
 		c.h.log(c.request, o.f)
+		c.x.op.failed(o.f)
 		response = o.f.encode(c.x.msg.id)
 	default:
+		c.x.op.responded(o.result)
 		response = c.bounded(encodeResult(c.x.msg.id, o.result), c.x.msg.id)
 	}
 	if !c.streaming {

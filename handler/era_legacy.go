@@ -190,6 +190,7 @@ func (e legacySessions) open(ctx context.Context, x *exchange, result json.RawMe
 		return errStore(err)
 	}
 	x.session, x.minted = s, id
+	x.op.created(s)
 	return nil
 }
 
@@ -262,6 +263,7 @@ func (e legacySessions) end(ctx context.Context, a *answer) *failure {
 	if err := e.h.store.DeleteSession(ctx, s.Key); err != nil {
 		return errStore(err)
 	}
+	e.h.telemetry.session(ctx, sessionDeleted)
 	a.w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -216,6 +216,9 @@ func errCall(err error, status func(code int64) int) *failure {
 	switch {
 	case errors.Is(err, errClientGone), errors.Is(err, context.Canceled):
 		return errGone(err)
+	case errors.Is(err, errShutdown):
+		return refuse(http.StatusServiceUnavailable, jsonrpc.CodeInternalError, slog.LevelWarn,
+			"the process that ran the call is shutting down; the call may have run, fully or in part").because(err)
 	case errors.Is(err, engine.ErrState):
 		return errStore(err)
 	}

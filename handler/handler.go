@@ -11,6 +11,7 @@ import (
 
 	"github.com/hydrant-mcp/hydrant/engine"
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
+	"github.com/hydrant-mcp/hydrant/internal/tracestore"
 	"github.com/hydrant-mcp/hydrant/store"
 )
 
@@ -23,6 +24,8 @@ type Handler struct {
 	engine engine.Engine
 	stored storedKey
 	topics hub
+
+	telemetry *telemetry
 }
 
 // New makes the handler of a server. st keeps the sessions of legacy clients; it may be nil when none are served, or
@@ -39,7 +42,10 @@ func New(server *mcp.Server, st store.Store, opts *Options) *Handler {
 	if err != nil {
 		panic(err)
 	}
-	h := &Handler{opts: settled, store: st}
+	h := &Handler{opts: settled, telemetry: newTelemetry(settled.TracerProvider, settled.MeterProvider)}
+	if st != nil {
+		h.store = tracestore.New(st, settled.TracerProvider, settled.MeterProvider)
+	}
 	switch {
 	case server == nil && settled.Tenant == nil:
 		panic("handler: New needs a server, or Options.Tenant")
@@ -116,6 +122,8 @@ func (h *Handler) post(a *answer) *failure {
 }
 
 func (h *Handler) postOne(a *answer, x *exchange) (f *failure) {
+	x.http, x.op = h.telemetry.begin(x.http, &x.msg)
+	defer func() { x.op.end(f) }()
 	version, f := x.one(headerVersion)
 	if f != nil {
 		return f
@@ -168,8 +176,11 @@ func (h *Handler) postBatch(a *answer, msgs []message) *failure {
 		return f
 	}
 	requests := 0
+	outer := a.http
+	defer func() { a.http = outer }()
 	for _, m := range msgs {
 		x := &exchange{request: a.request, msg: m, era: e, shared: shared}
+		x.http, x.op = h.telemetry.begin(outer, &x.msg)
 		var f *failure
 		if m.kind == aRequest {
 			requests++
@@ -179,6 +190,7 @@ func (h *Handler) postBatch(a *answer, msgs []message) *failure {
 			f = x.take(ctx)
 			stop()
 		}
+		x.op.end(f)
 		if f == nil {
 			continue
 		}
@@ -227,10 +239,13 @@ func (h *Handler) log(q *request, f *failure) {
 		slog.Int64("code", f.code),
 	}
 	if !f.private {
-		attrs = append(attrs, slog.String("message", f.message))
+		attrs = append(attrs, slog.String("reason", f.message))
 	}
 	if f.cause != nil && !f.private {
 		attrs = append(attrs, slog.Any("error", f.cause))
 	}
 	h.opts.Logger.LogAttrs(q.http.Context(), f.level, "request refused", attrs...)
+	if f.code == codeSessionNotFound {
+		h.telemetry.session(q.http.Context(), sessionMissing)
+	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // LegacyMode is how clients of the legacy era are served.
@@ -29,6 +31,12 @@ const (
 type Options struct {
 	// Logger takes what the handler has to say; docs/failures.md lists the levels. Default: slog.Default().
 	Logger *slog.Logger
+	// TracerProvider and MeterProvider take OpenTelemetry's spans and metrics: a server span and a duration for each
+	// message, named as the semantic conventions for MCP say, with the operations of the store below it; docs/telemetry.md
+	// lists them. Default: otel.GetTracerProvider() and otel.GetMeterProvider(), which do nothing until the process
+	// installs an SDK of OpenTelemetry.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
 
 	// Name is the server's name in the store: it is part of every session's key, so that several servers can share a
 	// table without seeing each other's sessions. All instances of one server need the same. Default: "default".

@@ -53,6 +53,7 @@ func (e legacySessions) resume(ctx context.Context, a *answer) *failure {
 	if !keys.open(purposeEvent, token, &r.at) || !r.at.belongs(s.Key, a.principal) || r.at.over(time.Now()) {
 		return errInvalid("there is no stream with this Last-Event-ID")
 	}
+	e.h.telemetry.resumed(ctx)
 	a.open()
 	if r.at.final() {
 		return nil // it has everything

@@ -24,6 +24,7 @@ const (
 type exchange struct {
 	*request
 	msg        message
+	op         *operation
 	era        era
 	session    *store.Session     // legacy, once it is known
 	shared     *store.Session     // of the batch that the message is in
@@ -59,12 +60,11 @@ func (x *exchange) context() (context.Context, func()) {
 		return x.deadline(ctx)
 	}
 	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	// A call outlives its connection, but not its process: when that is about to end, the end of the connection is its.
+	// A call outlives its connection, but not its process: a reason that is neither the client's leaving nor a time-out is
+	// that of whoever serves us, who is about to end.
 	unhook := context.AfterFunc(ctx, func() {
-		select {
-		case <-x.runtime.Draining:
+		if why := context.Cause(ctx); why != context.Canceled && why != context.DeadlineExceeded {
 			cancel(errShutdown)
-		default:
 		}
 	})
 	bounded, stop := x.deadline(detached)
@@ -111,6 +111,8 @@ func (x *exchange) take(ctx context.Context) *failure {
 	if f != nil {
 		return f
 	}
+	x.op.restored(x.session)
+	x.op.running()
 	if x.msg.kind == aResponse {
 		return x.era.answered(ctx, x)
 	}
@@ -125,9 +127,11 @@ func (a *answer) serve(x *exchange) *failure {
 	if f != nil {
 		return f
 	}
+	x.op.restored(x.session)
 	if f := x.checkArguments(); f != nil {
 		return f
 	}
+	x.op.running()
 	return x.era.serve(ctx, a, x, state)
 }
 
@@ -138,8 +142,11 @@ func cause(ctx context.Context, err error) error {
 		return err
 	}
 	why := context.Cause(ctx)
-	if _, ok := errors.AsType[limit](why); ok || errors.Is(why, errCancelled) || errors.Is(why, errShutdown) {
+	if _, ok := errors.AsType[limit](why); ok || errors.Is(why, errCancelled) {
 		return why
+	}
+	if why != context.Canceled { // whoever serves us has ended the request, and has given a reason of its own
+		return errShutdown
 	}
 	return errClientGone
 }

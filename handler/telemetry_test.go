@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -414,4 +415,81 @@ func BenchmarkTelemetry(b *testing.B) {
 			}
 		})
 	}
+}
+
+// The whole pipeline: every message has its span, and what it costs in the store below it.
+func TestEveryMessageIsObserved(t *testing.T) {
+	spans, reader := tracetest.NewSpanRecorder(), sdkmetric.NewManualReader()
+	s := setup{opts: Options{
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)),
+		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+	}}
+	e := open(t, s, true)
+	legacy := e.session(version20251125)
+	require.Equal(t, 200, legacy.call("echo", `{}`).status)
+	require.Equal(t, 200, legacy.call("progress", `{}`).status, "a stream that can be resumed")
+	require.Equal(t, 202, legacy.post(`{"jsonrpc":"2.0","id":"none","result":{}}`).status)
+	require.Equal(t, 204, legacy.send("DELETE", "").status)
+	require.Equal(t, 404, legacy.call("made_up", `{}`).status)
+	require.Equal(t, 200, e.modernCall("echo", `{}`).status)
+	require.True(t, e.modernCall("panic", `{}`).isError())
+	require.Equal(t, 400, e.modernCall("made_up", `{}`).status)
+	require.Equal(t, 404, e.modern("acme/none", ``, `{}`).status)
+
+	// A response is written a moment before its span ends.
+	require.Eventually(t, func() bool { return len(spans.Started()) == len(spans.Ended()) }, 5*time.Second, time.Millisecond)
+	var messages []string
+	below := map[string][]string{}
+	name := map[trace.SpanID]string{}
+	for _, s := range spans.Started() {
+		name[s.SpanContext().SpanID()] = s.Name()
+	}
+	for _, s := range spans.Started() {
+		for _, kv := range s.Attributes() {
+			assert.NotContains(t, kv.Value.String(), legacy.id)
+		}
+		if s.SpanKind() == trace.SpanKindServer {
+			line := s.Name()
+			if v, ok := attributesOf(s)[attrErrorType]; ok {
+				line += " " + v.(string)
+			}
+			messages = append(messages, line)
+			continue
+		}
+		parent := name[s.Parent().SpanID()]
+		below[parent] = append(below[parent], strings.TrimPrefix(s.Name(), "hydrant.store."))
+	}
+	assert.Equal(t, []string{
+		"initialize", "notifications/initialized", "tools/call echo", "tools/call progress",
+		"tools/call -32001", "tools/call echo", "tools/call panic tool_error", "tools/call -32602", "_OTHER -32601",
+	}, messages)
+	assert.Equal(t, []string{"create_session"}, below["initialize"])
+	assert.Equal(t, []string{"session", "update_session"}, below["notifications/initialized"])
+	assert.Equal(t, []string{"session"}, below["tools/call echo"], "the modern one needs no store")
+	assert.Contains(t, below["tools/call progress"], "append_event")
+
+	var rm metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &rm))
+	events := map[string]int64{}
+	tools := map[string]bool{}
+	for _, scope := range rm.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					if v, ok := p.Attributes.Value(attrSessionEvent); ok {
+						events[v.AsString()] += p.Value
+					}
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					if v, ok := p.Attributes.Value(attrTool); ok {
+						tools[v.AsString()] = true
+					}
+				}
+			}
+		}
+	}
+	assert.Equal(t, map[string]int64{"created": 1, "restored": 4, "missing": 1, "deleted": 1}, events)
+	assert.Equal(t, map[string]bool{"echo": true, "progress": true, "panic": true}, tools)
 }

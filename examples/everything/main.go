@@ -9,17 +9,13 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
+	"github.com/hydrant-mcp/hydrant/adapters/cloudrun"
 	"github.com/hydrant-mcp/hydrant/examples/everything/config"
 )
-
-// grace is how long calls may go on after SIGTERM. Cloud Run kills an instance after 10 seconds.
-const grace = 9 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -41,15 +37,11 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, shut()) }()
+	onCloudRun := getenv("K_SERVICE") != ""
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", c.Handler(st, logger))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "ok\n")
-	})
-	// No time-out on reading or writing: a stream may take as long as it takes, and the handler bounds what it waits for.
-	hs := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	if onCloudRun {
+		logger = slog.New(cloudrun.NewLogHandler(os.Stderr, nil))
+	}
 
 	listener, err := net.Listen("tcp", c.Addr)
 	if err != nil {
@@ -57,18 +49,9 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) (err
 	}
 	_, _ = fmt.Fprintf(stdout, "everything: listening on http://%s/mcp with the %s store\n", listener.Addr(), c.Store)
 
-	failed := make(chan error, 1)
-	go func() { failed <- hs.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
+	opts := []cloudrun.Option{cloudrun.WithPath("/mcp"), cloudrun.WithListener(listener), cloudrun.WithLogger(logger)}
+	if !onCloudRun {
+		opts = append(opts, cloudrun.WithRequestTimeout(0)) // nobody but the handler bounds a request here
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	if err := hs.Shutdown(ctx); err != nil {
-		logger.Warn("calls were cut off: they took longer than the shutdown may", "grace", grace)
-		return hs.Close()
-	}
-	return nil
+	return cloudrun.Serve(ctx, c.Handler(st, logger), opts...)
 }

@@ -36,7 +36,7 @@ func start(t *testing.T, env map[string]string) (url string, stop func() error) 
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(grace + 5*time.Second):
+		case <-time.After(15 * time.Second):
 			t.Error("it does not end")
 			return nil
 		}
