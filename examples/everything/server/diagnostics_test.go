@@ -253,9 +253,19 @@ func TestTallyIsSharedByInstances(t *testing.T) {
 func TestSleepTalliesItsCancellation(t *testing.T) {
 	bothEras(t, func(t *testing.T, version string) {
 		file := filepath.Join(t.TempDir(), "tally")
-		cs := connect(t, server.New(&server.Options{Tally: file}), version, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		s := server.New(&server.Options{Tally: file})
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		// The SDK does not run what was cancelled before it began: wait until it has.
+		s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "tools/call" {
+					cancel()
+				}
+				return next(ctx, method, req)
+			}
+		})
+		cs := connect(t, s, version, nil)
 		_, err := cs.CallTool(ctx, &mcp.CallToolParams{
 			Name: "sleep", Arguments: map[string]any{"ms": 60_000, "key": "k"},
 		})
