@@ -48,7 +48,8 @@ func (w *streamer) FlushError() error {
 func (w *streamer) Flush() { _ = w.FlushError() }
 
 // stream answers through the runtime's response stream. It returns once the head is known; the handler goes on in a
-// goroutine, which has ended when the answer has been closed.
+// goroutine, which has ended when the answer has been closed. A handler that hangs and never writes a head is left to
+// Lambda, which kills the process at the deadline: better that than one that thaws in the middle of another request.
 func (i *invocation) stream() any {
 	r, pipe := io.Pipe()
 	w := &streamer{method: i.event.method(), body: pipe, begun: make(chan struct{})}

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -289,7 +291,7 @@ func TestAmazonsRuntimeEmulator(t *testing.T) {
 
 	for _, e := range []*emulated{first, second} {
 		assert.NotContains(t, e.output(), "Runtime exited", "the process has lived through it all")
-		t.Log("init time of dist/lambda/everything:", initTime(e.output()))
+		t.Log("init time of examples/everything:", initTime(e.output()))
 	}
 }
 
