@@ -112,7 +112,7 @@ func decodeEvent(payload []byte) (*event, error) {
 	return e, nil
 }
 
-// isFunctionURL tells a Function URL from an HTTP API, whose events are alike, by its domain: <apiId>.lambda-url.<region>….
+// isFunctionURL tells a Function URL from an HTTP API, whose events are alike, by its domain, <apiId>.lambda-url.<region>….
 // It has no other.
 func (e *event) isFunctionURL() bool {
 	id, rest, _ := strings.Cut(e.about.DomainName, ".")

@@ -98,11 +98,13 @@ func TestSparseEvents(t *testing.T) {
 	for name, payload := range map[string]string{
 		"REST": `{"httpMethod":"GET","requestContext":{}}`,
 		"REST, null": `{"httpMethod":"GET","path":null,"headers":null,"multiValueHeaders":null,"queryStringParameters":null,
-			"multiValueQueryStringParameters":null,"requestContext":{"identity":null,"stage":null},"body":null,"isBase64Encoded":null}`,
-		"HTTP API":       `{"version":"2.0","requestContext":{"http":{"method":"GET"}}}`,
-		"HTTP API, null": `{"version":"2.0","cookies":null,"headers":null,"rawPath":"","requestContext":{"http":{"method":"GET"}},"body":null}`,
-		"ALB":            `{"httpMethod":"GET","requestContext":{"elb":{}}}`,
-		"ALB, empty":     `{"httpMethod":"GET","path":"","multiValueHeaders":{},"requestContext":{"elb":{}}}`,
+			"multiValueQueryStringParameters":null,"requestContext":{"identity":null,"stage":null},
+			"body":null,"isBase64Encoded":null}`,
+		"HTTP API": `{"version":"2.0","requestContext":{"http":{"method":"GET"}}}`,
+		"HTTP API, null": `{"version":"2.0","cookies":null,"headers":null,"rawPath":"",
+			"requestContext":{"http":{"method":"GET"}},"body":null}`,
+		"ALB":        `{"httpMethod":"GET","requestContext":{"elb":{}}}`,
+		"ALB, empty": `{"httpMethod":"GET","path":"","multiValueHeaders":{},"requestContext":{"elb":{}}}`,
 	} {
 		var seen *http.Request
 		h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r })
@@ -219,10 +221,11 @@ func TestHealthChecksDoNotReachTheHandler(t *testing.T) {
 		payload []byte
 		opts    []Option
 	}{
-		"POST":                   {payload: at("function-url", "/healthz", "POST")},
-		"turned off":             {payload: at("function-url", "/healthz", "GET"), opts: []Option{WithHealthPath("")}},
-		"another path":           {payload: at("function-url", "/healthz/x", "GET")},
-		"the user agent of ours": {payload: post(t, "function-url-get", "", map[string]string{"user-agent": "ELB-HealthChecker/2.0"})},
+		"POST":         {payload: at("function-url", "/healthz", "POST")},
+		"turned off":   {payload: at("function-url", "/healthz", "GET"), opts: []Option{WithHealthPath("")}},
+		"another path": {payload: at("function-url", "/healthz/x", "GET")},
+		"a user agent that anyone can have": {payload: post(t, "function-url-get", "",
+			map[string]string{"user-agent": "ELB-HealthChecker/2.0"})},
 	} {
 		assert.Equal(t, http.StatusTeapot, buffered(t, invoke(t, teapot, c.payload, c.opts...)).StatusCode, name)
 	}

@@ -219,7 +219,8 @@ func begin(t testing.TB, i *lambdafront.Instance, payload []byte, timeout time.D
 // requireHealthy shows that a process takes the next event.
 func requireHealthy(t testing.TB, i *lambdafront.Instance) {
 	t.Helper()
-	a := begin(t, i, change(t, golden(t, "function-url-get"), func(e map[string]any) { e["rawPath"] = "/healthz" }), time.Minute)
+	check := change(t, golden(t, "function-url-get"), func(e map[string]any) { e["rawPath"] = "/healthz" })
+	a := begin(t, i, check, time.Minute)
 	require.Nil(t, a.Err)
 	out, err := io.ReadAll(a.Body)
 	require.NoError(t, err)

@@ -18,7 +18,8 @@ func respondWith(f http.HandlerFunc) http.Handler { return f }
 func TestBodiesThatAreNoTextGoAsBase64(t *testing.T) {
 	binary := []byte{0xff, 0x00, 0xfe}
 	for _, kind := range []string{"function-url", "http", "rest", "alb", "alb-multi"} {
-		r := buffered(t, invoke(t, respondWith(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(binary) }), golden(t, kind)))
+		h := respondWith(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(binary) })
+		r := buffered(t, invoke(t, h, golden(t, kind)))
 		assert.True(t, r.IsBase64Encoded, kind)
 		got, err := base64.StdEncoding.DecodeString(r.Body)
 		require.NoError(t, err)
@@ -124,7 +125,9 @@ func TestTheLimitIsThatOfTheEncodedAnswer(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(bytes.Repeat([]byte("x"), body))
 	})
-	for kind, limit := range map[string]int{"function-url": 6 << 20, "http": 6 << 20, "rest": 6 << 20, "alb": 1 << 20, "alb-multi": 1 << 20} {
+	for kind, limit := range map[string]int{
+		"function-url": 6 << 20, "http": 6 << 20, "rest": 6 << 20, "alb": 1 << 20, "alb-multi": 1 << 20,
+	} {
 		body = 0
 		around := len(invoke(t, h, golden(t, kind)))
 		body = limit - around

@@ -220,7 +220,9 @@ func TestNothingRunsAfterAnInvocation(t *testing.T) {
 	h := newMCP(nil)
 	header := session(t, h, "function-url")
 	for _, opts := range [][]Option{nil, {WithStreaming()}} {
-		for _, body := range []string{initialize, call("where", "{}"), `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "%%"} {
+		for _, body := range []string{
+			initialize, call("where", "{}"), `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "%%",
+		} {
 			invoke(t, h, post(t, "function-url", body, header), opts...)
 			goleak.VerifyNone(t, before)
 		}
