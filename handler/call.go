@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ type call struct {
 	cancel context.CancelCauseFunc
 	box    *outbox // nil while the stream cannot be resumed
 	failed bool    // the store has refused an event
+	late   []item  // what could not be sent before the response
 
 	session string // its key; "" without one
 	pending map[string]*question
@@ -202,8 +204,14 @@ func (c *call) forward(ctx context.Context) {
 	if dropped > 0 {
 		c.h.opts.Logger.WarnContext(ctx, "notifications were dropped: the client does not read", "count", dropped)
 	}
-	if len(items) == 0 || !c.streams() {
-		return // there is no way to tell the client before the response; questions have been refused already
+	if len(items) == 0 {
+		return
+	}
+	if !c.streams() { // there is no way to tell the client before the response; questions have been refused already
+		if c.h.opts.LateNotifications && c.accept.stream && len(c.late)+len(items) <= maxQueue {
+			c.late = append(c.late, items...)
+		}
+		return
 	}
 	c.begin(ctx)
 	var msgs []json.RawMessage
@@ -218,7 +226,9 @@ func (c *call) forward(ctx context.Context) {
 		msgs = append(msgs, it.msg)
 	}
 	var ids []string
-	if c.box != nil && len(msgs) > 0 {
+	asks := slices.ContainsFunc(items, func(it item) bool { return it.question != nil })
+	full := c.box != nil && c.box.stored >= c.h.opts.MaxStored && !asks // the client's answer needs its question
+	if c.box != nil && len(msgs) > 0 && !full {
 		storeCtx, stop := toStore(ctx)
 		defer stop()
 		var err error
@@ -290,6 +300,9 @@ func (c *call) finish(ctx context.Context, o outcome) *failure {
 	default:
 		c.x.op.responded(o.result)
 		response = c.bounded(encodeResult(c.x.msg.id, o.result), c.x.msg.id)
+	}
+	for _, it := range c.late {
+		c.event(it.msg)
 	}
 	if !c.streaming {
 		c.respond(response)

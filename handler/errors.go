@@ -61,6 +61,27 @@ func errOrigin() *failure {
 		"requests from this Origin are not allowed")
 }
 
+func errHost() *failure {
+	return refuse(http.StatusForbidden, jsonrpc.CodeInvalidRequest, slog.LevelInfo,
+		"requests to this host name are not allowed on a loopback address")
+}
+
+func errVerifier(err error) *failure {
+	// What a verifier says may hold parts of the token: it is neither sent nor logged.
+	if err == nil || !errors.Is(err, errVerifierPanic) {
+		err = errors.New("handler: the function that identifies clients failed")
+	}
+	return refuse(http.StatusInternalServerError, jsonrpc.CodeInternalError, slog.LevelError,
+		"the token could not be checked").because(err)
+}
+
+// errBusy refuses one call, or one stream; the session lives.
+func errBusy(format string, args ...any) *failure {
+	f := refuse(http.StatusTooManyRequests, jsonrpc.CodeInternalError, slog.LevelInfo, format, args...)
+	f.data = map[string]any{"retryable": true}
+	return f.with("Retry-After", fmt.Sprint(retryAfter))
+}
+
 func errMediaType(got string) *failure {
 	return refuse(http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, slog.LevelDebug,
 		"Content-Type must be application/json in UTF-8, without Content-Encoding, not %q", got)

@@ -386,8 +386,16 @@ func TestBadOptionsFailAtConstruction(t *testing.T) {
 		"MaxDepth":                   {MaxDepth: 1001},
 		"MaxBatch":                   {MaxBatch: -1},
 		"need Options.Verifier":      {Scopes: []string{"x"}},
+		"AllowAnonymous":             {AllowAnonymous: true},
+		"two answers":                {Verifier: denyAll, Identify: nobody},
+		"MaxCalls":                   {MaxCalls: -1},
+		"Ask: unknown":               {Ask: 9},
+		"AskTimeout":                 {AskTimeout: -1},
+		"StateTimeout":               {StateTimeout: 1},
+		"Options.Keys":               {Keys: [][]byte{{1}}},
+		"SingleUseState needs":       {SingleUseState: true, Legacy: LegacyStateless},
 		"store for the sessions":     {},
-		"MaxBatch and MaxSubscripti": {MaxSubscriptions: -1},
+		"MaxSubscriptions":           {MaxSubscriptions: -1},
 	} {
 		assert.Contains(t, panicOf(func() { New(testServer(), nil, &o) }), want)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rs/cors"
 
 	"github.com/hydrant-mcp/hydrant/engine"
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
@@ -24,6 +25,8 @@ type Handler struct {
 	engine engine.Engine
 	stored storedKey
 	topics hub
+	busy   busy
+	cors   *cors.Cors
 
 	telemetry *telemetry
 }
@@ -53,6 +56,7 @@ func New(server *mcp.Server, st store.Store, opts *Options) *Handler {
 		panic("handler: New needs a store for the sessions of legacy clients: give one (store/memory for a single " +
 			"process), or set Options.Legacy to LegacyStateless, or Options.Versions to 2026-07-28 only")
 	}
+	h.cors = newCORS(settled.AllowedOrigins)
 	if settled.SingleUseState && st == nil {
 		panic("handler: Options.SingleUseState needs a store")
 	}
@@ -72,7 +76,10 @@ func (h *Handler) newEngine(server *mcp.Server) engine.Engine {
 // ServeHTTP implements [http.Handler]. When it returns, nothing of Hydrant's is left running for the request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &request{h: h, w: w, http: r, runtime: runtimeOf(r.Context())}
-	f := h.admit(q)
+	done, f := h.admit(q)
+	if done {
+		return
+	}
 	a := &answer{request: q}
 	if f == nil {
 		switch r.Method {

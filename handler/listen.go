@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"time"
 
@@ -150,6 +151,18 @@ const checkEvery = 5 * time.Second
 // standalone serves the GET stream of a session (2025-11-25, basic/transports, listening for messages from the server).
 // The newest one takes over; a connection that is dead without anybody having noticed blocks nobody.
 func (e legacySessions) standalone(ctx context.Context, a *answer, s *store.Session) *failure {
+	caps, f := a.serverCapabilities(ctx)
+	if f != nil {
+		return f
+	}
+	if !announces(caps) {
+		return errMethod(http.MethodPost, http.MethodDelete) // the stream could never carry anything
+	}
+	done, f := a.hold()
+	if f != nil {
+		return f
+	}
+	defer done()
 	owner, err := e.takeOver(ctx, s)
 	if err != nil {
 		return errStore(err)
@@ -249,6 +262,13 @@ func (e modernEra) listen(ctx context.Context, a *answer, x *exchange) *failure 
 	ack := encodeNotification("notifications/subscriptions/acknowledged",
 		concat([]byte(`{"_meta":`), meta, []byte(`,"notifications":`), honoured, []byte(`}`)))
 	result := encodeResult(x.msg.id, concat([]byte(`{"resultType":"complete","_meta":`), meta, []byte(`}`)))
+	if len(l.topics) > 0 {
+		done, f := a.hold()
+		if f != nil {
+			return f
+		}
+		defer done()
+	}
 	if a.accept.stream {
 		a.event(ack)
 	}
@@ -305,16 +325,26 @@ func isTrue(v json.RawMessage, path ...string) bool {
 }
 
 // serverCapabilities asks the server what it announces.
-func (x *exchange) serverCapabilities(ctx context.Context) (json.RawMessage, *failure) {
+func (q *request) serverCapabilities(ctx context.Context) (json.RawMessage, *failure) {
 	meta := concat([]byte(`{`), encode(metaVersion), []byte(`:`), encode(version20260728), []byte(`,`),
 		encode(metaCapabilities), []byte(`:{}}`))
 	m := &engine.Message{Method: "server/discover", Params: concat([]byte(`{"_meta":`), meta, []byte(`}`))}
-	result, err := x.engine.Call(ctx, m, newOutgoing(nil))
+	result, err := q.engine.Call(ctx, m, newOutgoing(nil))
 	if err != nil {
-		return nil, errCall(cause(ctx, err), x.era.status)
+		return nil, errCall(cause(ctx, err), modernEra{}.status)
 	}
 	caps, _ := rawjson.Get(result, "capabilities")
 	return caps, nil
+}
+
+// announces says whether a server with these capabilities ever has something to announce.
+func announces(caps json.RawMessage) bool {
+	for _, kind := range []ListKind{ListTools, ListPrompts, ListResources} {
+		if isTrue(caps, string(kind), "listChanged") {
+			return true
+		}
+	}
+	return isTrue(caps, "resources", "subscribe")
 }
 
 // unannounced takes away from a server's capabilities what only a stream can carry.

@@ -146,6 +146,17 @@ func TestABufferedRuntimeHoldsNoStream(t *testing.T) {
 	assert.Equal(t, "done", r.text())
 }
 
+func TestABufferedRuntimeCanDeliverLate(t *testing.T) {
+	e := open(t, setup{runtime: Runtime{Buffered: true}, opts: Options{LateNotifications: true}}, true)
+	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress","_meta":{"progressToken":0}}}`
+	r := e.session(version20251125).post(body)
+	require.Len(t, r.events, 4, "three notifications, and the response")
+	assert.Equal(t, "done", r.text())
+	r = e.session(version20251125).post(body, "Accept", "application/json")
+	assert.Equal(t, "application/json", r.header.Get("Content-Type"))
+	assert.Equal(t, "done", r.text())
+}
+
 func TestManyStreamsReadTheirTopicsTogether(t *testing.T) {
 	st := &countingTopics{Store: memory.New()}
 	var h hub

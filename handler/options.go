@@ -81,6 +81,10 @@ type Options struct {
 	// SingleUseState makes each requestState good for one retry. It costs a write to the store for each.
 	SingleUseState bool
 
+	// LateNotifications delivers the progress and the log messages of a call, where the runtime does not stream and the client
+	// takes an event stream, together with the response, in one finite stream. Default: off, they are dropped.
+	LateNotifications bool
+
 	// Keys protect what passes through clients: they seal the requestState of handlers, and sign event ids and the ids of
 	// questions. The first is used, all are good; 32 bytes each. All instances need the same. To rotate, add a new key at the
 	// end everywhere, then move it to the front, then drop the old one.
@@ -97,6 +101,14 @@ type Options struct {
 	MaxDepth int
 	// MaxBatch is the largest number of messages in a batch (2025-03-26 only). Default: 100.
 	MaxBatch int
+	// MaxCalls is how many calls of one session one process runs at a time; further ones are 429. Default: 100.
+	MaxCalls int
+	// MaxStreams is how many streams one process holds open for clients that wait for something: standalone ones, listening
+	// ones, resumed ones. Further ones are 429. Default: 10,000.
+	MaxStreams int
+	// MaxStored is how much of one call's stream is kept for resumption, in bytes, beside its response. Notifications beyond
+	// it go out and cannot be fetched again. Default: 16 MiB.
+	MaxStored int64
 	// MaxSubscriptions is the largest number of resources that a session may subscribe to. Default: 500.
 	MaxSubscriptions int
 
@@ -105,14 +117,30 @@ type Options struct {
 	// that the same loopback address has served. Default: none.
 	AllowedOrigins []string
 
+	// AllowedHosts makes the handler refuse, on connections to a loopback address, every host name but the loopback names
+	// and these. What it guards against (a page that has its own name resolve to 127.0.0.1) is caught by its Origin as well,
+	// so this is for those who want both; behind a proxy on the same machine list the public name. Default: not checked.
+	AllowedHosts []string
+
 	// Verifier checks the bearer token that every request must then carry, and says who is asking: TokenInfo.UserID is
 	// the subject, TokenInfo.Extra["iss"] the issuer. Without it the handler takes the token info that middleware of the
 	// SDK's auth package, or of yours, has put into the request's context; where there is none, nobody owns the session.
 	Verifier auth.TokenVerifier
+	// AllowAnonymous, with Verifier, serves requests without a token too; nobody owns their sessions. A token that is bad is
+	// refused all the same.
+	AllowAnonymous bool
+	// Identify, without Verifier, says who is asking by what the platform has verified; nil for nobody. An error that is
+	// auth.ErrInvalidToken is 401, any other 500. Never trust a header that a stranger can send.
+	Identify func(*http.Request) (*auth.TokenInfo, error)
 	// Scopes are what a token must have, with Verifier.
 	Scopes []string
-	// ResourceMetadataURL is named in the WWW-Authenticate header of refusals, with Verifier (RFC 9728).
+	// ToolScopes gives the scopes that calling a tool needs, nil for none. A call without them is 403, and so is the
+	// resumption of its stream.
+	ToolScopes func(tool string) []string
+	// ResourceMetadataURL is named in the WWW-Authenticate header of refusals (RFC 9728); ResourceMetadata, if not nil, gives
+	// it by request.
 	ResourceMetadataURL string
+	ResourceMetadata    func(*http.Request) string
 }
 
 // The protocol versions.
@@ -143,6 +171,9 @@ const (
 	defaultMaxDepth         = 512
 	maxMaxDepth             = 990
 	defaultMaxBatch         = 100
+	defaultMaxCalls         = 100
+	defaultMaxStreams       = 10_000
+	defaultMaxStored        = 16 << 20
 	defaultMaxSubscriptions = 500
 )
 
@@ -161,6 +192,9 @@ func (o Options) settle() (Options, error) {
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	o.MaxDepth = cmp.Or(o.MaxDepth, defaultMaxDepth)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
+	o.MaxCalls = cmp.Or(o.MaxCalls, defaultMaxCalls)
+	o.MaxStreams = cmp.Or(o.MaxStreams, defaultMaxStreams)
+	o.MaxStored = cmp.Or(o.MaxStored, defaultMaxStored)
 	o.MaxSubscriptions = cmp.Or(o.MaxSubscriptions, defaultMaxSubscriptions)
 	if len(o.Versions) == 0 {
 		o.Versions = SupportedVersions()
@@ -201,10 +235,12 @@ func (o Options) settle() (Options, error) {
 		return o, fmt.Errorf("handler: Options.MaxBody: %d is negative", o.MaxBody)
 	case o.MaxDepth < 0 || o.MaxDepth > maxMaxDepth:
 		return o, fmt.Errorf("handler: Options.MaxDepth: %d is not between 1 and %d", o.MaxDepth, maxMaxDepth)
-	case o.MaxBatch < 0 || o.MaxSubscriptions < 0:
-		return o, fmt.Errorf("handler: Options.MaxBatch and MaxSubscriptions cannot be negative")
-	case o.Verifier == nil && (len(o.Scopes) > 0 || o.ResourceMetadataURL != ""):
-		return o, fmt.Errorf("handler: Options.Scopes and ResourceMetadataURL need Options.Verifier")
+	case o.MaxBatch < 0 || o.MaxSubscriptions < 0 || o.MaxCalls < 0 || o.MaxStreams < 0 || o.MaxStored < 0:
+		return o, fmt.Errorf("handler: Options.MaxBatch, MaxSubscriptions, MaxCalls, MaxStreams and MaxStored cannot be negative")
+	case o.Verifier == nil && (len(o.Scopes) > 0 || o.AllowAnonymous):
+		return o, fmt.Errorf("handler: Options.Scopes and AllowAnonymous need Options.Verifier")
+	case o.Verifier != nil && o.Identify != nil:
+		return o, fmt.Errorf("handler: Options.Verifier and Identify are two answers to one question")
 	}
 	return o, nil
 }

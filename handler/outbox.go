@@ -16,8 +16,9 @@ type outbox struct {
 	store  store.Store
 	keys   keyring
 	record *store.Exchange
-	id     eventID // of the last event
+	id     eventID // of the beginning
 	seq    int64
+	stored int64 // bytes
 }
 
 // The states of an exchange's record.
@@ -77,10 +78,14 @@ func (x *exchange) openOutbox(ctx context.Context) (*outbox, error) {
 
 // eventID is the id of the beginning of an exchange's stream.
 func (x *exchange) eventID(record *store.Exchange) eventID {
-	return eventID{
+	id := eventID{
 		Exchange: record.Key, Session: short(record.Session), Principal: short(x.principal),
 		ID: x.msg.id, Until: record.Expires.Unix(),
 	}
+	if x.h.opts.ToolScopes != nil && x.msg.method == "tools/call" {
+		id.Tool = stringParam(x.msg, "name")
+	}
+	return id
 }
 
 // sign gives the id that the client sees.
@@ -89,6 +94,7 @@ func (o *outbox) sign(id eventID) string { return o.keys.sign(purposeEvent, id) 
 // put stores messages as one event, and gives the ids to send them with.
 func (o *outbox) put(ctx context.Context, msgs []json.RawMessage) ([]string, error) {
 	e := store.Event{Seq: o.seq + 1, Data: pack(msgs)}
+	o.stored += int64(len(e.Data))
 	err := o.store.AppendEvent(ctx, o.record.Key, e, o.record.Expires)
 	if errors.Is(err, store.ErrConflict) {
 		// A put that failed, and happened all the same: its messages went out without ids. We number on.

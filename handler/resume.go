@@ -53,11 +53,20 @@ func (e legacySessions) resume(ctx context.Context, a *answer) *failure {
 	if !keys.open(purposeEvent, token, &r.at) || !r.at.belongs(s.Key, a.principal) || r.at.over(time.Now()) {
 		return errInvalid("there is no stream with this Last-Event-ID")
 	}
-	e.h.telemetry.resumed(ctx)
-	a.open()
+	if f := a.admitTool("tools/call", r.at.Tool); r.at.Tool != "" && f != nil {
+		return f
+	}
 	if r.at.final() {
+		a.open()
 		return nil // it has everything
 	}
+	done, f := a.hold()
+	if f != nil {
+		return f
+	}
+	defer done()
+	e.h.telemetry.resumed(ctx)
+	a.open()
 	r.follow(ctx)
 	return nil
 }

@@ -131,6 +131,16 @@ func (a *answer) serve(x *exchange) *failure {
 	if f := x.checkArguments(); f != nil {
 		return f
 	}
+	if f := x.admitTool(x.msg.method, stringParam(x.msg, "name")); f != nil {
+		return f
+	}
+	if x.session != nil {
+		ok, done := x.h.busy.call(x.session.Key, x.h.opts.MaxCalls)
+		if !ok {
+			return errBusy("the session has %d calls running here already", x.h.opts.MaxCalls)
+		}
+		defer done()
+	}
 	x.op.running()
 	return x.era.serve(ctx, a, x, state)
 }
