@@ -214,6 +214,9 @@ func StartForTest(t testing.TB, cfg Config) *Cluster {
 	}
 	t.Cleanup(func() {
 		c.Stop()
+		if err := StoreReachable(cfg.Endpoint); err != nil {
+			t.Error(err)
+		}
 		for i, p := range c.Processes {
 			for _, sign := range []string{"WARNING: DATA RACE", "fatal error: "} {
 				if strings.Contains(p.Log(), sign) {

@@ -2,7 +2,11 @@ package harness
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"net/url"
 	"testing"
+	"time"
 
 	"github.com/hydrant-mcp/hydrant/internal/emulator"
 )
@@ -29,4 +33,21 @@ func emulatorForTest(t testing.TB, store Store) string {
 	default:
 		return ""
 	}
+}
+
+// StoreReachable says why nobody listens at an emulator's endpoint any more, nil when somebody does. What a server answers
+// while its store is gone says nothing about the server.
+func StoreReachable(endpoint string) error {
+	if endpoint == "" {
+		return nil // the memory store
+	}
+	address := endpoint
+	if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
+		address = u.Host
+	}
+	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err != nil {
+		return fmt.Errorf("harness: the store's emulator has ended: %w", err)
+	}
+	return conn.Close()
 }

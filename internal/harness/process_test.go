@@ -121,6 +121,16 @@ func TestSurroundingsDoNotConfigureTheServer(t *testing.T) {
 	assert.ErrorContains(t, err, "memory")
 }
 
+func TestStoreThatHasEndedIsNoticed(t *testing.T) {
+	alive := backend(t, named("store"))
+	for _, endpoint := range []string{"", alive, "http://" + alive} {
+		assert.NoError(t, StoreReachable(endpoint), endpoint)
+	}
+	port, err := freePort()
+	require.NoError(t, err)
+	assert.ErrorContains(t, StoreReachable("http://127.0.0.1:"+strconv.Itoa(port)), "emulator has ended")
+}
+
 func TestFreePortsCanBeListenedOn(t *testing.T) {
 	port, err := freePort()
 	require.NoError(t, err)

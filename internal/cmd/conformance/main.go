@@ -88,6 +88,9 @@ func run(ctx context.Context) (ok bool, err error) {
 	var all []outcome
 	for _, r := range runs {
 		o, err := s.run(ctx, r)
+		if err == nil {
+			err = harness.StoreReachable(endpoint)
+		}
 		if err != nil {
 			return false, fmt.Errorf("%s: %w (results and logs are in %s)", r.name, err, *out)
 		}
