@@ -29,6 +29,7 @@ func (c *Config) OpenStore(ctx context.Context) (st store.Store, shut func() err
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	none := func() error { return nil }
+	defer withFaults(&st, &err)
 	switch c.Store {
 	case DynamoDB:
 		st, err := c.openDynamoDB(ctx)
