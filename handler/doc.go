@@ -13,11 +13,21 @@
 //
 // One straight way in, one way out; each stage is a file:
 //
-//	admit.go      method, Origin, credentials, media types, size      no store, no parsing
+//	admit.go      method, Origin, media types, size                   no store, no parsing
+//	identify.go   who is asking
 //	read.go       one strict JSON-RPC message, its bytes kept
 //	era.go        the table that decides the era
 //	era_*.go      everything that differs between the eras: rehydrating, checks, statuses
-//	run.go        the engine, and what comes of it
+//	run.go        from a message to the engine
+//	call.go       a request that runs: the engine, the client, the store in between
 //	answer.go     one JSON body, or an event stream
 //	errors.go     every failure, in one table
+//
+// and beside it what makes streams survive:
+//
+//	outbox.go     the writing end of a stream that can be resumed     resume.go   the reading end
+//	ask.go        questions to the client, and their answers          rounds.go   several rounds of them
+//	suspend.go    questions while which nothing runs                  cancel.go   cancellation
+//	listen.go     streams that carry announcements                    topics.go   announcing
+//	keys.go       what passes through clients cannot be forged        seal.go     nor read
 package handler
