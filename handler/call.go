@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -90,6 +91,11 @@ func (c *call) conduct(ctx context.Context, state *engine.State) *failure {
 	x.hang = make(chan time.Duration, 1)
 	done := make(chan outcome, 1)
 	go func() {
+		defer func() { // here nobody else would keep it from ending the process
+			if p := recover(); p != nil {
+				done <- outcome{f: errPanic(p, debug.Stack())}
+			}
+		}()
 		result, err := x.era.run(ctx, x, state, c.out)
 		if asks, ok := errors.AsType[*suspension](err); ok {
 			done <- outcome{asks: asks}

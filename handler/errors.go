@@ -202,6 +202,11 @@ func errGone(err error) *failure {
 		"the client closed the connection").because(err)
 }
 
+func errPanic(p any, stack []byte) *failure {
+	return refuse(http.StatusInternalServerError, jsonrpc.CodeInternalError, slog.LevelError, "the server failed").
+		because(fmt.Errorf("panic: %v\n%s", p, stack))
+}
+
 func errDeadline(err error) *failure {
 	return refuse(http.StatusOK, jsonrpc.CodeInternalError, slog.LevelError, "the call took too long: %v", err)
 }
