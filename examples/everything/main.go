@@ -9,12 +9,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/hydrant-mcp/hydrant/adapters/cloudrun"
 	"github.com/hydrant-mcp/hydrant/examples/everything/config"
+	"github.com/hydrant-mcp/hydrant/identity"
 )
 
 func main() {
@@ -43,15 +45,24 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) (err
 		logger = slog.New(cloudrun.NewLogHandler(os.Stderr, nil))
 	}
 
+	var baseURL func(*http.Request) string
+	if onCloudRun {
+		baseURL = identity.CloudRunBaseURL
+	}
+	h, err := c.Handler(ctx, st, logger, baseURL)
+	if err != nil {
+		return err
+	}
+
 	listener, err := net.Listen("tcp", c.Addr)
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(stdout, "everything: listening on http://%s/mcp with the %s store\n", listener.Addr(), c.Store)
+	_, _ = fmt.Fprintf(stdout, "everything: listening on http://%s%s with the %s store\n", listener.Addr(), config.Path, c.Store)
 
-	opts := []cloudrun.Option{cloudrun.WithPath("/mcp"), cloudrun.WithListener(listener), cloudrun.WithLogger(logger)}
+	opts := []cloudrun.Option{cloudrun.WithListener(listener), cloudrun.WithLogger(logger)}
 	if !onCloudRun {
 		opts = append(opts, cloudrun.WithRequestTimeout(0)) // nobody but the handler bounds a request here
 	}
-	return cloudrun.Serve(ctx, c.Handler(st, logger), opts...)
+	return cloudrun.Serve(ctx, h, opts...)
 }

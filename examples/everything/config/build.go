@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	gcfirestore "cloud.google.com/go/firestore"
@@ -75,19 +77,49 @@ func (c *Config) openFirestore(ctx context.Context) (store.Store, func() error, 
 	return firestore.New(client, c.Table), client.Close, nil
 }
 
-// Handler builds the MCP endpoint over a store.
-func (c *Config) Handler(st store.Store, logger *slog.Logger) http.Handler {
+// Path is that of the MCP endpoint.
+const Path = "/mcp"
+
+// Handler builds all that the example serves, over a store: the MCP endpoint and, where tokens are needed, what tells
+// clients where to get them. baseURL finds out what clients have before [Path] where HYDRANT_PUBLIC_URL does not say it; nil
+// takes the connection's. The error is that of a configuration that cannot be used.
+func (c *Config) Handler(
+	ctx context.Context, st store.Store, logger *slog.Logger, baseURL func(*http.Request) string,
+) (http.Handler, error) {
 	if c.Store != Memory && len(c.Keys) == 0 {
 		logger.Warn("HYDRANT_KEYS is not set: what passes through clients is not protected by a secret of yours",
 			"store", c.Store)
 	}
 	s := server.New(&server.Options{Keys: c.Keys, Tally: c.Tally})
-	return handler.New(s, st, &handler.Options{
+	opts := &handler.Options{
 		Logger:         logger,
 		Name:           server.Name,
 		SessionTTL:     c.SessionTTL,
 		Legacy:         c.Legacy,
 		AllowedOrigins: c.Origins,
+		AllowedHosts:   c.Hosts,
 		Keys:           c.Keys,
+	}
+	if c.Auth == nil {
+		return at(Path, handler.New(s, st, opts)), nil
+	}
+	resource, err := c.require(ctx, s, opts, logger, baseURL)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Wrap(at(Path, handler.New(s, st, opts))), nil
+}
+
+// at serves one path, with or without a slash at its end. It is no [http.ServeMux]: that one redirects requests for paths that
+// it finds unclean, and a POST that is redirected is lost, or arrives as a GET.
+func at(path string, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.TrimSuffix(r.URL.Path, "/") == path {
+			h.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"there is no MCP endpoint at this path"}}`)
 	})
 }

@@ -49,23 +49,17 @@ type Config struct {
 	Legacy handler.LegacyMode
 	// SessionTTL is how long a session may be idle.
 	SessionTTL time.Duration
-}
-
-// notYet are the variables that are part of the example's contract and that nothing honours so far. A security setting
-// is never ignored in silence: a process that is given one does not start.
-var notYet = []string{
-	"HYDRANT_HOSTS", "HYDRANT_JWT_ISSUER", "HYDRANT_JWT_AUDIENCE", "HYDRANT_JWKS_URL", "HYDRANT_SCOPES",
-	"HYDRANT_PUBLIC_URL",
+	// Hosts are the host names that are allowed on loopback, beside the loopback names. Nil: all.
+	Hosts []string
+	// PublicURL is what clients have before the endpoint's path. Empty: what the request shows.
+	PublicURL string
+	// Auth says which bearer tokens are good. Nil: none is needed.
+	Auth *Auth
 }
 
 // Load reads the configuration through getenv, which is [os.Getenv] but for tests. A variable that is empty counts as
 // not set. The error is one line that names the variable.
 func Load(getenv func(string) string) (*Config, error) {
-	for _, name := range notYet {
-		if getenv(name) != "" {
-			return nil, fmt.Errorf("%s is set, and this version cannot honour it: unset it", name)
-		}
-	}
 	c := &Config{Project: getenv("GOOGLE_CLOUD_PROJECT"), Tally: getenv("HYDRANT_TALLY")}
 	for _, v := range []struct {
 		name string
@@ -80,6 +74,12 @@ func Load(getenv func(string) string) (*Config, error) {
 		{"HYDRANT_ORIGINS", c.readOrigins, ""},
 		{"HYDRANT_LEGACY", c.readLegacy, "sessions"},
 		{"HYDRANT_SESSION_TTL", c.readSessionTTL, "24h"},
+		{"HYDRANT_HOSTS", c.readHosts, ""},
+		{"HYDRANT_PUBLIC_URL", c.readPublicURL, ""},
+		{"HYDRANT_JWT_ISSUER", c.readIssuer, ""}, // before those that need it
+		{"HYDRANT_JWT_AUDIENCE", c.readAudiences, ""},
+		{"HYDRANT_JWKS_URL", c.readKeysURL, ""},
+		{"HYDRANT_SCOPES", c.readScopes, ""},
 	} {
 		value := cmp.Or(getenv(v.name), v.or)
 		if value == "" {
@@ -88,6 +88,9 @@ func Load(getenv func(string) string) (*Config, error) {
 		if err := v.read(value); err != nil {
 			return nil, fmt.Errorf("%s: %w", v.name, err)
 		}
+	}
+	if err := c.settleAudiences(); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -136,9 +139,12 @@ func (c *Config) readEndpoint(value string) error {
 	if err != nil || u.Scheme == "" || u.Host == "" {
 		return fmt.Errorf("%q is not a URL", value)
 	}
-	ip := net.ParseIP(u.Hostname())
-	c.CreateTable = u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	c.CreateTable = onLoopback(u)
 	return nil
+}
+
+func onLoopback(u *url.URL) bool {
+	return u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
 }
 
 // readKeys keeps the keys out of its errors: they end up in logs.
@@ -185,6 +191,18 @@ func (c *Config) readSessionTTL(value string) error {
 		return errors.New("a session must live for a second at least")
 	}
 	c.SessionTTL = d
+	return nil
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$`)
+
+func (c *Config) readHosts(value string) error {
+	for _, name := range split(value) {
+		if !hostName.MatchString(name) {
+			return fmt.Errorf("%q is not a host name; write it without a scheme and a port", name)
+		}
+		c.Hosts = append(c.Hosts, name)
+	}
 	return nil
 }
 

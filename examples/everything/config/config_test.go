@@ -3,6 +3,7 @@ package config_test
 import (
 	"bytes"
 	"encoding/base64"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/hydrant-mcp/hydrant/examples/everything/config"
 	"github.com/hydrant-mcp/hydrant/handler"
+	"github.com/hydrant-mcp/hydrant/store/memory"
 )
 
 func load(env map[string]string) (*config.Config, error) {
@@ -46,6 +48,12 @@ func TestEveryVariableIsRead(t *testing.T) {
 		"HYDRANT_ORIGINS":           "https://app.example, http://localhost:6274",
 		"HYDRANT_LEGACY":            "stateless",
 		"HYDRANT_SESSION_TTL":       "90m",
+		"HYDRANT_HOSTS":             "mcp.example, mcp2.example",
+		"HYDRANT_PUBLIC_URL":        "https://mcp.example/v1/",
+		"HYDRANT_JWT_ISSUER":        "https://issuer.example/",
+		"HYDRANT_JWT_AUDIENCE":      "https://mcp.example/v1/mcp, api://mcp",
+		"HYDRANT_JWKS_URL":          "http://127.0.0.1:9/jwks",
+		"HYDRANT_SCOPES":            "echo=read, tally=write,tally=admin",
 	})
 	require.NoError(t, err)
 	assert.Equal(t, &config.Config{
@@ -59,6 +67,14 @@ func TestEveryVariableIsRead(t *testing.T) {
 		Origins:     []string{"https://app.example", "http://localhost:6274"},
 		Legacy:      handler.LegacyStateless,
 		SessionTTL:  90 * time.Minute,
+		Hosts:       []string{"mcp.example", "mcp2.example"},
+		PublicURL:   "https://mcp.example/v1",
+		Auth: &config.Auth{
+			Issuer:    "https://issuer.example/",
+			Audiences: []string{"https://mcp.example/v1/mcp", "api://mcp"},
+			KeysURL:   "http://127.0.0.1:9/jwks",
+			Scopes:    map[string][]string{"echo": {"read"}, "tally": {"write", "admin"}},
+		},
 	}, c)
 }
 
@@ -96,12 +112,12 @@ func TestBadConfigurationIsOneClearLine(t *testing.T) {
 		"HYDRANT_ORIGINS":           {"*", "null", "app.example", "https://app.example/", "https://app.example/path", ","},
 		"HYDRANT_LEGACY":            {"off", "Sessions"},
 		"HYDRANT_SESSION_TTL":       {"1", "1d", "0s", "-1h", "10ms"},
-		"HYDRANT_HOSTS":             {"example.com"},
-		"HYDRANT_JWT_ISSUER":        {"https://issuer.example"},
-		"HYDRANT_JWT_AUDIENCE":      {"me"},
+		"HYDRANT_HOSTS":             {"https://mcp.example", "mcp.example:8080", ",", "a b"},
+		"HYDRANT_JWT_ISSUER":        {"issuer", "http://issuer.example", "https://issuer.example"}, // the last: no audience
+		"HYDRANT_JWT_AUDIENCE":      {"nobody's, there is no issuer"},
 		"HYDRANT_JWKS_URL":          {"http://127.0.0.1/jwks"},
 		"HYDRANT_SCOPES":            {"echo=read"},
-		"HYDRANT_PUBLIC_URL":        {"https://mcp.example"},
+		"HYDRANT_PUBLIC_URL":        {"mcp.example", "http://mcp.example", "https://mcp.example?x", "https://u@mcp.example"},
 	} {
 		for _, value := range values {
 			_, err := load(map[string]string{name: value})
@@ -111,6 +127,41 @@ func TestBadConfigurationIsOneClearLine(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestBadAuthIsOneClearLine(t *testing.T) {
+	for name, values := range map[string][]string{
+		"HYDRANT_JWT_AUDIENCE": {",", "a,"},
+		"HYDRANT_JWKS_URL":     {"jwks", "http://keys.example/jwks"},
+		"HYDRANT_SCOPES":       {"echo", "=read", "echo=", "echo=read write", "echo=\"", "echo=read,"},
+	} {
+		for _, value := range values {
+			env := map[string]string{"HYDRANT_JWT_ISSUER": "https://issuer.example", "HYDRANT_JWT_AUDIENCE": "me", name: value}
+			_, err := load(env)
+			if assert.Error(t, err, "%s=%s", name, value) {
+				assert.Contains(t, err.Error(), name)
+				assert.NotContains(t, err.Error(), "\n")
+			}
+		}
+	}
+}
+
+func TestTokensAreForTheEndpointUnlessTheyAreForSomethingElse(t *testing.T) {
+	c, err := load(map[string]string{
+		"HYDRANT_JWT_ISSUER": "https://issuer.example", "HYDRANT_PUBLIC_URL": "https://mcp.example",
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"https://mcp.example/mcp"}, c.Auth.Audiences)
+}
+
+// A name with a typing error would leave a tool open that was meant not to be.
+func TestAScopeForAToolThatIsNotThereDoesNotStart(t *testing.T) {
+	c, err := load(map[string]string{
+		"HYDRANT_JWT_ISSUER": "https://issuer.example", "HYDRANT_JWT_AUDIENCE": "me", "HYDRANT_SCOPES": "ecko=read",
+	})
+	require.NoError(t, err)
+	_, err = c.Handler(t.Context(), memory.New(), slog.New(slog.DiscardHandler), nil)
+	assert.ErrorContains(t, err, `HYDRANT_SCOPES: there is no tool "ecko"`)
 }
 
 func TestKeysStayOutOfErrors(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hydrant-mcp/hydrant/adapters/lambda"
 	"github.com/hydrant-mcp/hydrant/examples/everything/config"
+	"github.com/hydrant-mcp/hydrant/identity/awsidentity"
 )
 
 func main() {
@@ -37,9 +38,8 @@ func load(ctx context.Context, getenv func(string) string) (http.Handler, []lamb
 	if err != nil {
 		return nil, nil, err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", c.Handler(st, slog.New(slog.NewJSONHandler(os.Stderr, nil))))
-	return mux, opts, nil
+	h, err := c.Handler(ctx, st, slog.New(slog.NewJSONHandler(os.Stderr, nil)), awsidentity.BaseURL)
+	return h, opts, err
 }
 
 func options(getenv func(string) string) ([]lambda.Option, error) {
