@@ -142,6 +142,9 @@ func (v *verifier) verify(ctx context.Context, token string) (*auth.TokenInfo, e
 	if len(token) > v.maxSize {
 		return nil, invalid("the token is too large")
 	}
+	if strings.ContainsAny(token, "\r\n") { // which base64 decoders pass over
+		return nil, invalid("this is no signed JWT")
+	}
 	// Compact only: the JSON form may have several signatures, and is no JWT.
 	jws, err := jose.ParseSignedCompact(token, v.algorithms)
 	if _, wrong := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); wrong {
