@@ -88,9 +88,10 @@ func (e *sdk) call(ctx context.Context, m *Message, client Client, internal bool
 	}
 	ss.Close() // waits for the SDK's goroutines; nothing is in flight
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		// The handler's own view of the deadline may have run out a moment before ctx: it is one and the same.
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
+		<-ctx.Done() // the handler's own view of the deadline may have run out a moment before: it is one and the same
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err // the handler was faster to say so
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

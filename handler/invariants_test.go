@@ -120,7 +120,6 @@ func TestInvariant6ASessionIDReachesNoLogAndNoStore(t *testing.T) {
 func TestInvariant7NothingRunsAfterTheAnswer(t *testing.T) {
 	const requests = 50
 	h := New(testServer(), memory.New(), &Options{Logger: slog.New(slog.DiscardHandler)})
-	rec := httptest.NewRecorder()
 	serve := func(body string, headers ...string) *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
@@ -131,8 +130,7 @@ func TestInvariant7NothingRunsAfterTheAnswer(t *testing.T) {
 		h.ServeHTTP(rec, req)
 		return rec
 	}
-	rec = serve(initBody(version20251125, `{}`))
-	id := rec.Header().Get(headerSession)
+	id := serve(initBody(version20251125, `{}`)).Header().Get(headerSession)
 	before := goleak.IgnoreCurrent()
 	for range requests {
 		serve(initialized, headerSession, id)

@@ -198,6 +198,17 @@ func TestRequestStateForOneUse(t *testing.T) {
 	})
 }
 
+func TestAnswersWithoutState(t *testing.T) {
+	const answers = `"name":"rounds","arguments":{},"inputResponses":{"who":{"action":"accept"}}`
+	modes(t, setup{opts: Options{AnswersWithoutState: true}}, func(t *testing.T, e *endpoint) {
+		assert.Equal(t, "state ", e.modern("tools/call", answers, `{"elicitation":{}}`).text())
+		assert.Equal(t, -32602, e.modern("tools/call", answers+`,"requestState":"forged"`, `{"elicitation":{}}`).code())
+	})
+	modes(t, setup{}, func(t *testing.T, e *endpoint) {
+		assert.Equal(t, -32602, e.modern("tools/call", answers, `{"elicitation":{}}`).code())
+	})
+}
+
 func TestRequestStateExpires(t *testing.T) {
 	h := New(testServer(), nil, &Options{Versions: []string{version20260728}})
 	x := &exchange{request: &request{h: h, name: "n"}, msg: message{method: "tools/call", params: json.RawMessage(`{"name":"rounds"}`)}}

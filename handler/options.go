@@ -80,6 +80,9 @@ type Options struct {
 	StateTimeout time.Duration
 	// SingleUseState makes each requestState good for one retry. It costs a write to the store for each.
 	SingleUseState bool
+	// AnswersWithoutState passes a client's inputResponses to the handler also when no requestState comes with them. A client
+	// can then answer what nobody has asked, so it is only for handlers that do not mind. Default: refused.
+	AnswersWithoutState bool
 
 	// LateNotifications delivers the progress and the log messages of a call, where the runtime does not stream and the client
 	// takes an event stream, together with the response, in one finite stream. Default: off, they are dropped.

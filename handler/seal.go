@@ -54,6 +54,9 @@ func (x *exchange) openState(ctx context.Context) *failure {
 	if _, ok := nameKey[x.msg.method]; !ok {
 		return nil // means nothing there
 	}
+	if !hasState && x.h.opts.AnswersWithoutState {
+		return nil
+	}
 	text, ok := rawjson.String(token)
 	if !ok {
 		return errState("it is missing")

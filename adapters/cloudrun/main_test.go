@@ -67,7 +67,11 @@ func serveForTest(which string) error {
 		return err
 	}
 	defer func() { _ = shut() }()
-	return Serve(ctx, c.Handler(st, logger), append(opts, WithPath("/mcp"))...)
+	h, err := c.Handler(ctx, st, logger, nil)
+	if err != nil {
+		return err
+	}
+	return Serve(ctx, h, opts...)
 }
 
 // plainHandler does what a test asks for. It notes each call that it begins in the journal, if there is one.

@@ -99,6 +99,8 @@ func (c *Config) Handler(
 		AllowedOrigins: c.Origins,
 		AllowedHosts:   c.Hosts,
 		Keys:           c.Keys,
+		// The conformance suite sends answers to the first round of some tools as its first request.
+		AnswersWithoutState: true,
 	}
 	if c.Auth == nil {
 		return at(Path, handler.New(s, st, opts)), nil
