@@ -45,10 +45,27 @@ func newClient(t testing.TB, address string, opts ...grpc.DialOption) *firestore
 		grpc.WithPerRPCCredentials(owner{}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	conn, err := grpc.NewClient("passthrough:///"+address, opts...)
 	require.NoError(t, err)
-	client, err := firestore.NewClient(t.Context(), "project", option.WithGRPCConn(conn))
+	client, err := withoutEnvironment(func() (*firestore.Client, error) {
+		return firestore.NewClient(t.Context(), "project", option.WithGRPCConn(conn))
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
+}
+
+var environment sync.Mutex
+
+// withoutEnvironment hides the emulator's variable: where it is set, the client dials that address too, and never closes
+// the connection.
+func withoutEnvironment(open func() (*firestore.Client, error)) (*firestore.Client, error) {
+	const variable = "FIRESTORE_EMULATOR_HOST"
+	environment.Lock()
+	defer environment.Unlock()
+	if host, ok := os.LookupEnv(variable); ok {
+		os.Unsetenv(variable)
+		defer os.Setenv(variable, host)
+	}
+	return open()
 }
 
 // owner is the emulator's administrator.
