@@ -3,6 +3,7 @@ package awsidentity_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -66,11 +67,11 @@ func (r response) header(name string) string {
 	return ""
 }
 
-func invoke(t *testing.T, h http.Handler, e object) response {
+func invoke(t *testing.T, h http.Handler, e object, opts ...lambda.Option) response {
 	t.Helper()
 	payload, err := json.Marshal(e)
 	require.NoError(t, err)
-	out, err := lambda.NewHandler(h).Invoke(t.Context(), payload)
+	out, err := lambda.NewHandler(h, opts...).Invoke(t.Context(), payload)
 	require.NoError(t, err)
 	var r response
 	require.NoError(t, json.Unmarshal(out, &r), string(out))
@@ -227,6 +228,7 @@ func newHandler(t *testing.T, identify func(*http.Request) (*auth.TokenInfo, err
 	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	return m.Wrap(handler.New(s, nil, &handler.Options{
 		Legacy: handler.LegacyStateless, Identify: identify, ResourceMetadata: m.MetadataURL,
+		Logger: slog.New(slog.DiscardHandler),
 	}))
 }
 
@@ -245,14 +247,12 @@ func TestLAMBDA41TheMetadataURLHasTheStageWhereItIsFetched(t *testing.T) {
 		"http":               "https://r3pmxmplak.execute-api.us-east-2.amazonaws.com",
 		"rest":               "https://70ixmpl4fl.execute-api.us-east-2.amazonaws.com/prod",
 		"function-url":       "https://xmplid5x2bjyuqj2q2ywfxmpl4.lambda-url.us-east-2.on.aws",
-		"http-custom-domain": "",
-		"rest-custom-domain": "",
+		"http-custom-domain": "https://api.example.com/v1",
+		"rest-custom-domain": "https://api.example.com/v1",
 	} {
+		mapping := lambda.WithBasePath("/v1")
 		e := event(t, name, nil)
-		if base == "" {
-			base = baseURL(t, e)
-		}
-		r := invoke(t, h, e)
+		r := invoke(t, h, e, mapping)
 		require.Equal(t, http.StatusUnauthorized, r.StatusCode, name)
 		all, err := oauthex.ParseWWWAuthenticate([]string{r.header("WWW-Authenticate")})
 		require.NoError(t, err)
@@ -260,19 +260,12 @@ func TestLAMBDA41TheMetadataURLHasTheStageWhereItIsFetched(t *testing.T) {
 		assert.Equal(t, base+"/.well-known/oauth-protected-resource/mcp", at, name)
 
 		// The gateway turns that URL into an event for the same path as before, but for its end.
-		doc := invoke(t, h, get(e, strings.TrimPrefix(at, base)))
+		doc := invoke(t, h, get(e, strings.TrimPrefix(at, base)), mapping)
 		require.Equal(t, http.StatusOK, doc.StatusCode, "%s: %s", name, doc.Body)
 		var metadata oauthex.ProtectedResourceMetadata
 		require.NoError(t, json.Unmarshal([]byte(doc.Body), &metadata), name)
 		assert.Equal(t, base+"/mcp", metadata.Resource, name)
 	}
-}
-
-func baseURL(t *testing.T, e object) (base string) {
-	t.Helper()
-	invoke(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { base = awsidentity.BaseURL(r) }), e)
-	require.NotEmpty(t, base)
-	return base
 }
 
 // get makes of the event of a POST to …/mcp that of a GET of another path.

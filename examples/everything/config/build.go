@@ -96,6 +96,7 @@ func (c *Config) Handler(
 		Name:           server.Name,
 		SessionTTL:     c.SessionTTL,
 		Legacy:         c.Legacy,
+		Ask:            c.Ask,
 		AllowedOrigins: c.Origins,
 		AllowedHosts:   c.Hosts,
 		Keys:           c.Keys,

@@ -47,6 +47,8 @@ type Config struct {
 	Origins []string
 	// Legacy is how clients of the legacy era are served.
 	Legacy handler.LegacyMode
+	// Ask is how the questions that tools return are put to clients of 2025-11-25.
+	Ask handler.AskMode
 	// SessionTTL is how long a session may be idle.
 	SessionTTL time.Duration
 	// Hosts are the host names that are allowed on loopback, beside the loopback names. Nil: all.
@@ -73,6 +75,7 @@ func Load(getenv func(string) string) (*Config, error) {
 		{"HYDRANT_KEYS", c.readKeys, ""},
 		{"HYDRANT_ORIGINS", c.readOrigins, ""},
 		{"HYDRANT_LEGACY", c.readLegacy, "sessions"},
+		{"HYDRANT_ASK", c.readAsk, "auto"},
 		{"HYDRANT_SESSION_TTL", c.readSessionTTL, "24h"},
 		{"HYDRANT_HOSTS", c.readHosts, ""},
 		{"HYDRANT_PUBLIC_URL", c.readPublicURL, ""},
