@@ -204,10 +204,19 @@ type Outcome struct {
 	NoID bool
 	// Began, CutAt and Ended are times; CutAt is when the connection of the POST broke.
 	Began, CutAt, Ended time.Time
-	// Instances are the processes that have answered, in order.
+	// Instances are the processes that have answered, in order, and Streams the streams that they answered with.
 	Instances []string
+	Streams   []Stream
 	// Trace is every HTTP exchange, for whoever looks for the cause.
 	Trace []string
+}
+
+// A Stream is one connection of a call.
+type Stream struct {
+	Instance     string
+	Began, Ended time.Time
+	// Broke says that it did not end properly.
+	Broke bool
 }
 
 func (o *Outcome) trace(format string, args ...any) {

@@ -159,6 +159,8 @@ func clip(s string) string {
 // read reads a stream to its end.
 func (f *follower) read(ctx context.Context, r *response) {
 	o := f.outcome
+	stream := Stream{Instance: r.header.Get(HeaderInstance), Began: time.Now()}
+	dropped := false
 	err := ReadEvents(r.body, func(e Event) bool {
 		if e.Retry > 0 {
 			f.retry = e.Retry
@@ -174,10 +176,13 @@ func (f *follower) read(ctx context.Context, r *response) {
 		f.events++
 		if o.Resumes == 0 && f.request.Drop != nil && f.request.Drop(f.events) {
 			r.close()
+			dropped = true
 			return false
 		}
 		return true
 	})
+	stream.Ended, stream.Broke = time.Now(), err != nil || dropped
+	o.Streams = append(o.Streams, stream)
 	o.trace("stream ends: %v, at %s", err, brief(f.last))
 }
 
