@@ -1,9 +1,9 @@
-// Package approve is an MCP server with a tool that asks a person before it does something: it pays money back only when
-// somebody has said yes.
+// Package approve is an MCP server with a tool that asks a person before it does something: it pays money back only
+// when somebody has said yes.
 //
-// The tool returns its question and is called again with the answer. Nothing of it waits in between, and so it works with
-// clients of both protocol eras and on runtimes that cannot hold a call, such as AWS Lambda behind an HTTP API. The
-// commands put it on a platform:
+// The tool returns its question and is called again with the answer. Nothing of it waits in between, and so it works
+// with clients of both protocol eras and on runtimes that cannot hold a call, such as AWS Lambda behind an HTTP API.
+// The commands put it on a platform:
 //
 //	examples/approve/local      http://127.0.0.1:8080/mcp; in memory, or in DynamoDB
 //	examples/approve/lambda     AWS Lambda with DynamoDB
@@ -30,8 +30,8 @@ const name = "approve"
 
 // A Refund is money that goes back to a customer.
 type Refund struct {
-	// ID names the refund. A client that has lost a response may repeat the last step of a call: whoever pays must pay once
-	// for an ID. Payment providers take it as the idempotency key.
+	// ID names the refund. A client that has lost a response may repeat the last step of a call: whoever pays must pay
+	// once for an ID. Payment providers take it as the idempotency key.
 	ID     string `json:"id"`
 	Order  string `json:"order"`
 	Cents  int64  `json:"cents"`
@@ -81,8 +81,9 @@ const (
 	explanation = "explanation"
 )
 
-// state is what the tool needs to know when it is called again. Hydrant keeps it in the store, or gives it to the client under
-// seal: nobody can read it, change it, or bring it with other arguments than those that the person was asked about.
+// state is what the tool needs to know when it is called again. Hydrant keeps it in the store, or gives it to the
+// client under seal: nobody can read it, change it, or bring it with other arguments than those that the person was
+// asked about.
 type state struct {
 	Asked  string `json:"asked"` // the question that the answer is to
 	Refund Refund `json:"refund"`
@@ -152,8 +153,8 @@ var (
 	}`)
 )
 
-// ask ends this step of the call with a question. Hydrant puts it to the client in the way that its protocol version has
-// for that, and calls the tool again with the answer.
+// ask ends this step of the call with a question. Hydrant puts it to the client in the way that its protocol version
+// has for that, and calls the tool again with the answer.
 func ask(st state, message string, form json.RawMessage) *mcp.CallToolResult {
 	raw, err := json.Marshal(st)
 	if err != nil {

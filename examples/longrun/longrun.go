@@ -1,6 +1,6 @@
 // Package longrun is an MCP server with a tool that takes its time: it reports its progress, and stops when the client
-// cancels. What happens to its answer when the client's connection breaks is no business of the tool's: Hydrant keeps it, and
-// the client fetches it from any instance.
+// cancels. What happens to its answer when the client's connection breaks is no business of the tool's: Hydrant keeps
+// it, and the client fetches it from any instance.
 //
 //	examples/longrun/local      two instances over one store, on http://127.0.0.1:8081/mcp and :8082/mcp
 //	examples/longrun/client     a client that loses its connection to one, and gets the rest from the other
@@ -54,8 +54,8 @@ type workInput struct {
 }
 
 // work is the tool. Its context ends when the client cancels the call, and at the deadline of the platform: a tool that
-// passes it on to whatever it waits for stops by itself. It does not end when a legacy client's connection breaks; the client
-// comes back for the result. A modern client says by closing the connection that it does not want one.
+// passes it on to whatever it waits for stops by itself. It does not end when a legacy client's connection breaks; the
+// client comes back for the result. A modern client says by closing the connection that it does not want one.
 func (w worker) work(ctx context.Context, req *mcp.CallToolRequest, in workInput) (*mcp.CallToolResult, any, error) {
 	if in.Steps < 1 || in.Steps > maxSteps {
 		return nil, nil, fmt.Errorf("steps must be 1 to %d", maxSteps)

@@ -1,8 +1,10 @@
-// Command cloudrun serves the refunds on Google Cloud Run, with the sessions in the project's Firestore database; it pays
-// nothing, it only logs. The endpoint is /mcp. GOOGLE_CLOUD_PROJECT names another project than the one that it runs in.
+// Command cloudrun serves the refunds on Google Cloud Run, with the sessions in the project's Firestore database; it
+// pays nothing, it only logs. The endpoint is /mcp. GOOGLE_CLOUD_PROJECT names another project than the one that it
+// runs in.
 //
-// A client of 2025-11-25 is asked by a call that ends with its question: people think for longer than instances live, and so
-// the question outlives the one that asked it. Older clients cannot be asked so; a call of theirs waits for the answer.
+// A client of 2025-11-25 is asked by a call that ends with its question: people think for longer than instances live,
+// and so the question outlives the one that asked it. Older clients cannot be asked so; a call of theirs waits for the
+// answer.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command lambda serves the refunds on AWS Lambda, with the sessions in the DynamoDB table that HYDRANT_TABLE names; it pays
-// nothing, it only logs.
+// Command lambda serves the refunds on AWS Lambda, with the sessions in the DynamoDB table that HYDRANT_TABLE names; it
+// pays nothing, it only logs.
 //
 // It does not stream, whatever is in front of it: a call that asks ends with its question, and while a person thinks no
 // function runs and nothing is paid for.

@@ -1,9 +1,9 @@
 // Command local serves the refunds on this machine; it pays nothing, it only logs. The endpoint is /mcp, health is
 // /healthz.
 //
-// Sessions are in memory, or, where HYDRANT_TABLE names a table, in DynamoDB. With AWS_ENDPOINT_URL_DYNAMODB, which means
-// an emulator, a missing table is created. ASK=suspend puts questions to clients of 2025-11-25 as a runtime does that
-// cannot hold a call. HOST and PORT say where to listen, 127.0.0.1 and 8080 by default.
+// Sessions are in memory, or, where HYDRANT_TABLE names a table, in DynamoDB. With AWS_ENDPOINT_URL_DYNAMODB, which
+// means an emulator, a missing table is created. ASK=suspend puts questions to clients of 2025-11-25 as a runtime does
+// that cannot hold a call. HOST and PORT say where to listen, 127.0.0.1 and 8080 by default.
 package main
 
 import (

@@ -1,10 +1,10 @@
-// Command client calls a tool that takes its time on one instance, loses its connection in the middle, and fetches the rest of
-// the answer from another one.
+// Command client calls a tool that takes its time on one instance, loses its connection in the middle, and fetches the
+// rest of the answer from another one.
 //
 //	go run ./examples/longrun/client [-cancel] [http://127.0.0.1:8081/mcp http://127.0.0.1:8082/mcp]
 //
-// It is written with net/http alone, to show what goes over the wire in protocol 2025-11-25; the SDKs' clients do the same by
-// themselves. With -cancel it keeps the connection, and cancels the call through the other instance.
+// It is written with net/http alone, to show what goes over the wire in protocol 2025-11-25; the SDKs' clients do the
+// same by themselves. With -cancel it keeps the connection, and cancels the call through the other instance.
 package main
 
 import (

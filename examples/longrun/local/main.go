@@ -1,6 +1,6 @@
-// Command local runs two instances of the server that share nothing but a store in memory, each on a port of its own: those
-// that PORTS names, 8081,8082 by default. They stand for two containers of a service; STEP is how long a step of the work
-// takes, a second by default.
+// Command local runs two instances of the server that share nothing but a store in memory, each on a port of its own:
+// those that PORTS names, 8081,8082 by default. They stand for two containers of a service; STEP is how long a step of
+// the work takes, a second by default.
 package main
 
 import (

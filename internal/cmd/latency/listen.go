@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,52 +15,53 @@ import (
 	"github.com/hydrant-mcp/hydrant/internal/harness"
 )
 
-const (
-	// settleFor is how long streams are given to come to rest, and observeFor how long they are watched then.
-	settleFor  = 5 * time.Second
-	observeFor = 20 * time.Second
-)
+// A watch is how long streams are given to come to rest, and how long they are observed then.
+type watch struct{ settle, observe time.Duration }
+
+var carefully = watch{settle: 5 * time.Second, observe: 20 * time.Second}
 
 // A crowd is streams that all wait for the same kind of thing.
 type crowd struct {
 	what string
 	open func(ctx context.Context, c *client, i int) string // gives the HTTP request of a stream
-	size func(streams int) int
+	most int                                                // how many of them are opened; 0: as many as were asked for
+	runs bool                                               // they go on when their connection has ended
 }
 
 var crowds = []crowd{
 	{"listen to the list of tools (2026-07-28)", func(_ context.Context, _ *client, i int) string {
 		return listenRequest(i, `{"toolsListChanged":true}`)
-	}, nil},
+	}, 0, false},
 	{"listen to one resource each (2026-07-28)", func(_ context.Context, _ *client, i int) string {
 		return listenRequest(i, fmt.Sprintf(`{"resourceSubscriptions":["latency://%d"]}`, i))
-	}, nil},
+	}, 0, false},
 	{"GET streams of sessions (2025-11-25)", func(_ context.Context, c *client, _ int) string {
 		return rawRequest("GET", c, "")
-	}, nil},
+	}, 0, false},
 	{"calls that wait for an answer (2025-11-25)", func(_ context.Context, c *client, _ int) string {
 		return rawRequest("POST", c, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`)
-	}, func(streams int) int { return min(streams, 200) }},
+	}, 200, true},
 }
 
 // listen opens many streams on one instance and says what they cost.
-func listen(ctx context.Context, stdout io.Writer, kind harness.Store, st shared, streams int) error {
+func listen(ctx context.Context, stdout io.Writer, kind harness.Store, st shared, streams int, how watch) error {
 	out := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(stdout, "\n%s: streams on one instance, and what they cost the store a minute\n", kind)
-	_, _ = fmt.Fprintln(out, "streams\twait for\treads\trecords read\twrites\twatches\ttold\tKB a stream\t\tafter they have ended")
+	_, _ = fmt.Fprintln(out, "streams\twait for\treads\trecords read\twrites\twatches in all\ttold\t"+
+		"KB a stream\t\toperations when they have ended")
 	for _, cr := range crowds {
 		n := streams
-		if cr.size != nil {
-			n = cr.size(streams)
+		if cr.most > 0 {
+			n = min(n, cr.most)
 		}
-		if err := cr.measure(ctx, out, kind, st, n); err != nil {
+		if err := cr.measure(ctx, out, st, n, how); err != nil {
 			return fmt.Errorf("%s: %w", cr.what, err)
 		}
 	}
 	return out.Flush()
 }
 
-func (cr crowd) measure(ctx context.Context, out io.Writer, name harness.Store, st shared, n int) error {
+func (cr crowd) measure(ctx context.Context, out io.Writer, st shared, n int, how watch) error {
 	own, stop, err := st()
 	if err != nil {
 		return err
@@ -96,11 +98,11 @@ func (cr crowd) measure(ctx context.Context, out io.Writer, name harness.Store, 
 		}
 		conns = append(conns, conn)
 	}
-	if err := wait(ctx, settleFor); err != nil {
+	if err := wait(ctx, how.settle); err != nil {
 		return err
 	}
 	from := time.Now()
-	if err := wait(ctx, observeFor); err != nil {
+	if err := wait(ctx, how.observe); err != nil {
 		return err
 	}
 	to := time.Now()
@@ -111,24 +113,28 @@ func (cr crowd) measure(ctx context.Context, out io.Writer, name harness.Store, 
 		return fmt.Sprintf("%.0f", float64(ops)/minutes), fmt.Sprintf("%.0f", float64(un)/minutes)
 	}
 	closeAll()
-	if err := wait(ctx, settleFor); err != nil { // until the last of them has noticed
+	if err := wait(ctx, how.settle); err != nil { // until the last of them has noticed
 		return err
 	}
 	ended := time.Now()
-	if err := wait(ctx, settleFor); err != nil {
+	if err := wait(ctx, how.settle); err != nil {
 		return err
 	}
-	idle := 0
+	idle := 0 // of a process that has no request any more
 	for _, k := range []kind{read, write, watching, wasTold} {
 		ops, _ := spent.between(k, ended, time.Now())
 		idle += ops
+	}
+	after := strconv.Itoa(idle)
+	if cr.runs {
+		after = "-"
 	}
 	reads, records := perMinute(read)
 	writes, _ := perMinute(write)
 	told, _ := perMinute(wasTold)
 	watches, _ := spent.between(watching, time.Time{}, to)
-	_, err = fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%.1f\t%s\t%d\n", n, cr.what, reads, records, writes, watches, told,
-		each/1024, mark(each > goalsOf[name].bytesAtStream), idle)
+	_, err = fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%.1f\t%s\t%s\n", n, cr.what, reads, records, writes, watches, told,
+		each/1024, mark(each > heldStream), after)
 	return err
 }
 
@@ -141,8 +147,8 @@ func footprint() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// dial sends a request on a connection of its own and reads the beginning of the answer. The rest is left to the operating
-// system: the client is to hold next to no memory of its own.
+// dial sends a request on a connection of its own and reads the beginning of the answer. The rest is left to the
+// operating system: the client is to hold next to no memory of its own.
 func dial(in *instance, request string) (net.Conn, error) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(in.url, "http://"))
 	if err != nil {

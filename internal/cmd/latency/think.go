@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 )
@@ -19,9 +18,9 @@ type group struct {
 
 // A sample is one question and its answer.
 type sample struct {
-	toTool, toClient time.Duration
-	asked, answered  time.Time
-	spent            *tally // by the instance that waits
+	accepted, toTool, toClient time.Duration // after the answer was sent
+	asked, answered            time.Time
+	spent                      *tally // by the instance that waits
 }
 
 // A result is what a group has seen. What was not measured is less than nothing.
@@ -36,20 +35,24 @@ type result struct {
 const atOnce = 2
 
 // think asks everybody, each on an instance of its own, and takes the answers at one other instance.
-func think(ctx context.Context, st shared, groups []group) ([]result, error) {
+func think(ctx context.Context, st shared, groups []group) ([]result, *machine, error) {
 	other, stop, err := st()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer stop()
 	b, err := start(other)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer b.stop()
 	if _, err := ask(ctx, st, b, 0); err != nil { // the first of everything takes longer
-		return nil, err
+		return nil, nil, err
 	}
+	probing, stopProbing := context.WithCancel(ctx)
+	defer stopProbing()
+	m := &machine{}
+	go m.probe(probing, other)
 	results := make([]result, len(groups))
 	errs := make(chan error, len(groups))
 	var wg sync.WaitGroup
@@ -65,7 +68,7 @@ func think(ctx context.Context, st shared, groups []group) ([]result, error) {
 	}
 	wg.Wait()
 	close(errs)
-	return results, <-errs
+	return results, m, <-errs
 }
 
 func (g group) ask(ctx context.Context, st shared, b *instance) ([]sample, error) {
@@ -135,13 +138,15 @@ func ask(ctx context.Context, st shared, b *instance, think time.Duration) (s sa
 		return s, ctx.Err()
 	}
 	s.answered = time.Now()
-	answer, err := c.post(ctx, b, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{}}}`, question.ID))
+	answer, err := c.post(ctx, b,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{}}}`, question.ID))
 	if err != nil {
 		return s, err
 	}
 	if err := discard(answer); err != nil {
 		return s, err
 	}
+	s.accepted = time.Since(s.answered)
 	if _, err := next(stream); err != nil {
 		return s, fmt.Errorf("waiting for the response: %w", err)
 	}
@@ -187,16 +192,10 @@ func (r *result) count() {
 	}
 }
 
-func (r *result) median(of func(sample) time.Duration) time.Duration { return r.quantile(0.5, of) }
-
 func (r *result) quantile(q float64, of func(sample) time.Duration) time.Duration {
-	if len(r.samples) == 0 {
-		return 0
-	}
 	var all []time.Duration
 	for _, s := range r.samples {
 		all = append(all, of(s))
 	}
-	slices.Sort(all)
-	return all[min(int(q*float64(len(all))), len(all)-1)]
+	return middle(all, q)
 }
