@@ -27,7 +27,6 @@ import (
 // An endpoint is Hydrant's handler behind an issuer, on two instances that share a store.
 type endpoint struct {
 	t      *testing.T
-	url    string
 	issuer *issuer
 	key    key
 	log    *logBuffer
@@ -51,7 +50,9 @@ func (e *endpoint) serve(st store.Store, change func(*handler.Options)) string {
 	logger := slog.New(slog.NewTextHandler(e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	opts := e.issuer.options()
 	opts.Logger = logger
-	m := newResource(e.t, identity.ResourceOptions{AuthorizationServers: []string{e.issuer.url}, Scopes: []string{"read", "write"}})
+	m := newResource(e.t, identity.ResourceOptions{
+		AuthorizationServers: []string{e.issuer.url}, Scopes: []string{"read", "write"},
+	})
 	o := &handler.Options{
 		Logger: logger, Keys: [][]byte{[]byte("0123456789abcdef0123456789abcdef")},
 		Verifier: newVerifier(e.t, opts), ResourceMetadata: m.MetadataURL,
@@ -148,7 +149,8 @@ const (
 )
 
 func call(id, tool string) string {
-	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","_meta":{"progressToken":1}}}`
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `",` +
+		`"_meta":{"progressToken":1}}}`
 }
 
 func (e *endpoint) session(token string) string {
@@ -283,7 +285,8 @@ func TestAUTH99AMissingScopeIsToldFromABadToken(t *testing.T) {
 		assert.Equal(t, c.id, string(body.ID), name)
 
 		expired := e.token("alice", "read", claims{"exp": time.Now().Add(-time.Hour).Unix()})
-		assert.Equal(t, http.StatusUnauthorized, ask(expired, c.session, c.body).status, "%s: validity comes before scope", name)
+		r = ask(expired, c.session, c.body)
+		assert.Equal(t, http.StatusUnauthorized, r.status, "%s: validity comes before scope", name)
 		r = ask(e.token("alice", "read write"), c.session, c.body)
 		assert.Equal(t, http.StatusOK, r.status, "%s: and stepping up works", name)
 		assert.Contains(t, r.body, "the secret", name)
@@ -324,7 +327,8 @@ func TestAUTH101ASessionBelongsToItsPrincipal(t *testing.T) {
 	r := e.post(refreshed, session, call("4", "who"))
 	assert.Equal(t, http.StatusOK, r.status, "tokens are refreshed, sessions stay")
 	assert.Contains(t, r.body, e.issuer.url+" alice")
-	assert.Equal(t, http.StatusNoContent, e.send("DELETE", "/mcp", "", "Authorization", bearer(alice), "Mcp-Session-Id", session).status)
+	r = e.send("DELETE", "/mcp", "", "Authorization", bearer(alice), "Mcp-Session-Id", session)
+	assert.Equal(t, http.StatusNoContent, r.status)
 	assert.Equal(t, http.StatusNotFound, e.post(alice, session, listTools).status)
 }
 

@@ -55,8 +55,8 @@ func (v *verifier) read(payload []byte) (*auth.TokenInfo, error) {
 	}, nil
 }
 
-// decodeClaims takes UTF-8 only: the decoder would make one subject of two that differ in bytes that are none. Names are
-// matched exactly, and the last of several counts (RFC 7519, section 4).
+// decodeClaims takes UTF-8 only: the decoder would make one subject of two that differ in bytes that are none. Names
+// are matched exactly, and the last of several counts (RFC 7519, section 4).
 func decodeClaims(payload []byte) (claims map[string]any, err error) {
 	if !utf8.Valid(payload) {
 		return nil, errors.New("not UTF-8")

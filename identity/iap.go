@@ -33,13 +33,13 @@ type IAPOptions struct {
 	Logger *slog.Logger
 }
 
-// IAP makes a function for handler.Options.Identify that takes the identity which Google's Identity-Aware Proxy has found out,
-// from the header that it signs, X-Goog-IAP-JWT-Assertion. The unsigned headers beside it are never looked at. The issuer is
-// https://cloud.google.com/iap, the subject "accounts.google.com:" and a number; TokenInfo.Extra has all claims, "email"
-// among them.
+// IAP makes a function for handler.Options.Identify that takes the identity which Google's Identity-Aware Proxy has
+// found out, from the header that it signs, X-Goog-IAP-JWT-Assertion. The unsigned headers beside it are never looked
+// at. The issuer is https://cloud.google.com/iap, the subject "accounts.google.com:" and a number; TokenInfo.Extra
+// has all claims, "email" among them.
 //
-// Without the header the function's error is [ErrNobody]: the request has not come through IAP. Its other errors are those of
-// the verifier that [JWT] makes. IAP's own error says that the options are not usable, or that ctx ended.
+// Without the header the function's error is [ErrNobody]: the request has not come through IAP. Its other errors are
+// those of the verifier that [JWT] makes. IAP's own error says that the options are not usable, or that ctx ended.
 func IAP(ctx context.Context, opts IAPOptions) (func(*http.Request) (*auth.TokenInfo, error), error) {
 	if opts.KeysURL == "" {
 		opts.KeysURL = keysIAP

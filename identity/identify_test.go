@@ -33,8 +33,12 @@ func requestWith(header string, values ...string) *http.Request {
 func TestIAPSignsWhoIsAsking(t *testing.T) {
 	k := newKey(t, "k1", "ES256")
 	i := newIssuer(t, "", k)
-	quiet := slog.New(slog.DiscardHandler)
-	identify, err := identity.IAP(t.Context(), identity.IAPOptions{Audience: iapAudience, KeysURL: i.keysURL(), Logger: quiet})
+	iap := func(i *issuer, audience string) (func(*http.Request) (*auth.TokenInfo, error), error) {
+		return identity.IAP(t.Context(), identity.IAPOptions{
+			Audience: audience, KeysURL: i.keysURL(), Logger: slog.New(slog.DiscardHandler),
+		})
+	}
+	identify, err := iap(i, iapAudience)
 	require.NoError(t, err)
 	assertion := claims{"aud": iapAudience, "sub": "accounts.google.com:42", "email": "a@example.com", "scope": nil}
 	info, err := identify(requestWith(iapHeader, k.token(t, iapIssuer, assertion)))
@@ -45,13 +49,14 @@ func TestIAPSignsWhoIsAsking(t *testing.T) {
 	assert.Empty(t, info.Scopes)
 
 	good := k.token(t, iapIssuer, assertion)
+	old := claims{"exp": time.Now().Add(-time.Minute).Unix(), "aud": iapAudience}
 	elsewhere, rsa := claims{"aud": "/projects/9/global/backendServices/1"}, newKey(t, "k2", "RS256")
 	i.publish(k, rsa)
 	for name, r := range map[string]*http.Request{
 		"another service":    requestWith(iapHeader, k.token(t, iapIssuer, elsewhere)),
 		"another issuer":     requestWith(iapHeader, k.token(t, "https://accounts.google.com", assertion)),
 		"another algorithm":  requestWith(iapHeader, rsa.token(t, iapIssuer, assertion)),
-		"expired":            requestWith(iapHeader, k.token(t, iapIssuer, claims{"exp": time.Now().Add(-time.Minute).Unix()})),
+		"expired":            requestWith(iapHeader, k.token(t, iapIssuer, old)),
 		"a key of one's own": requestWith(iapHeader, newKey(t, "k1", "ES256").token(t, iapIssuer, assertion)),
 		"two of them":        requestWith(iapHeader, good, good),
 		"empty":              requestWith(iapHeader, ""),
@@ -71,12 +76,12 @@ func TestIAPSignsWhoIsAsking(t *testing.T) {
 		assert.ErrorIs(t, err, auth.ErrInvalidToken, "%s: it is refused unless somebody says otherwise", name)
 	}
 
-	_, err = identity.IAP(t.Context(), identity.IAPOptions{KeysURL: i.keysURL()})
+	_, err = iap(i, "")
 	assert.Error(t, err, "without an audience")
 
 	down := newIssuer(t, "", k)
 	down.down.Store(true)
-	identify, err = identity.IAP(t.Context(), identity.IAPOptions{Audience: iapAudience, KeysURL: down.keysURL(), Logger: quiet})
+	identify, err = iap(down, iapAudience)
 	require.NoError(t, err)
 	_, err = identify(requestWith(iapHeader, good))
 	assert.ErrorIs(t, err, identity.ErrUnavailable)

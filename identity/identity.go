@@ -31,8 +31,8 @@ func First(identify ...func(*http.Request) (*auth.TokenInfo, error)) func(*http.
 	}
 }
 
-// Optional makes of a function for handler.Options.Identify one for endpoints that serve anybody: instead of [ErrNobody] it
-// gives nil, which is nobody. Bad credentials stay an error.
+// Optional makes of a function for handler.Options.Identify one for endpoints that serve anybody: instead of
+// [ErrNobody] it gives nil, which is nobody. Bad credentials stay an error.
 func Optional(identify func(*http.Request) (*auth.TokenInfo, error)) func(*http.Request) (*auth.TokenInfo, error) {
 	return func(r *http.Request) (*auth.TokenInfo, error) {
 		info, err := identify(r)

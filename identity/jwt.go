@@ -26,18 +26,19 @@ type JWTOptions struct {
 	// KeysURL is where the issuer's key set is (RFC 7517). It is https, or http on a loopback address. Default: what the
 	// issuer's metadata says, which is looked for where RFC 8414 and OpenID Connect Discovery have it.
 	KeysURL string
-	// Algorithms are those that a token may be signed with. Default: RS256, ES256, EdDSA (Ed25519) and PS256. RS384, RS512,
-	// ES384, ES512, PS384 and PS512 may be asked for; "none" and those with a shared secret may not.
+	// Algorithms are those that a token may be signed with. Default: RS256, ES256, EdDSA (Ed25519) and PS256. RS384,
+	// RS512, ES384, ES512, PS384 and PS512 may be asked for; "none" and those with a shared secret may not.
 	Algorithms []string
 
-	// ClockSkew is by how much the clocks of the issuer and of this machine may differ. A token is good until its "exp" and
-	// this. Default: 1 minute. Negative: not at all. At most 10 minutes.
+	// ClockSkew is by how much the clocks of the issuer and of this machine may differ. A token is good until its
+	// "exp" and this. Default: 1 minute. Negative: not at all. At most 10 minutes.
 	ClockSkew time.Duration
 	// MaxTokenSize is the size of the largest token, in bytes. Default: 16 KiB.
 	MaxTokenSize int
 
-	// KeysMaxAge is for how long keys are used before they are asked for again. A key that the issuer withdraws is good for
-	// so long. Default: 1 hour; less than 24. While the issuer does not answer, known keys stay in use, for 24 hours at most.
+	// KeysMaxAge is for how long keys are used before they are asked for again. A key that the issuer withdraws is
+	// good for so long. Default: 1 hour; less than 24. While the issuer does not answer, known keys stay in use, for
+	// 24 hours at most.
 	KeysMaxAge time.Duration
 	// RefreshInterval is the least time between two requests for the keys. A token with an unknown key leads to one
 	// request, so that a new key works at once, and to no more than one in that time. Requests that fail are repeated
@@ -70,19 +71,19 @@ var (
 		jose.RS384, jose.RS512, jose.ES384, jose.ES512, jose.PS384, jose.PS512)
 )
 
-// JWT makes a verifier for handler.Options.Verifier, and for the SDK's auth.RequireBearerToken, of access tokens that are
-// signed JWTs (RFC 7519, RFC 9068). It checks type, signature, issuer, audience, "exp", and "nbf" and "iat" where they
-// are. "exp" and "sub" must be there.
+// JWT makes a verifier for handler.Options.Verifier, and for the SDK's auth.RequireBearerToken, of access tokens that
+// are signed JWTs (RFC 7519, RFC 9068). It checks type, signature, issuer, audience, "exp", and "nbf" and "iat" where
+// they are. "exp" and "sub" must be there.
 //
 // The auth.TokenInfo has the subject as UserID; the scopes of "scope", or else of "scp", each a string or an array; all
 // claims in Extra, "iss" among them, with numbers as json.Number; and as Expiration "exp" and the clock skew.
 //
-// The verifier's error is auth.ErrInvalidToken where the token is not good, and [ErrUnavailable] where its key is not known
-// and the issuer does not answer.
+// The verifier's error is auth.ErrInvalidToken where the token is not good, and [ErrUnavailable] where its key is not
+// known and the issuer does not answer.
 //
-// JWT asks for the keys, so that the first token does not wait for them. If the issuer does not answer, that is logged and
-// tried again when a token comes. Its error says that the options, or the issuer's metadata, are not usable, or that ctx
-// ended.
+// JWT asks for the keys, so that the first token does not wait for them. If the issuer does not answer, that is
+// logged and tried again when a token comes. Its error says that the options, or the issuer's metadata, are not
+// usable, or that ctx ended.
 func JWT(ctx context.Context, opts JWTOptions) (auth.TokenVerifier, error) {
 	v, err := newVerifier(ctx, opts)
 	if err != nil {
@@ -107,7 +108,7 @@ func newVerifier(ctx context.Context, o JWTOptions) (*verifier, error) {
 		return nil, errors.New("there is no Issuer")
 	}
 	if len(o.Audiences) == 0 || slices.Contains(o.Audiences, "") {
-		return nil, errors.New("there are no Audiences, or one is empty: a token for somebody else would be as good as one for you")
+		return nil, errors.New("there are no Audiences, or one is empty, and tokens for others would be good too")
 	}
 	v := &verifier{
 		issuer: o.Issuer, audiences: slices.Clone(o.Audiences), algorithms: defaultAlgorithms,
@@ -164,8 +165,8 @@ func (v *verifier) verify(ctx context.Context, token string) (*auth.TokenInfo, e
 	return v.read(payload)
 }
 
-// isAccessToken keeps out what the same issuer signs for other purposes and types so: logout tokens, security events, proofs
-// (RFC 8725, section 3.11). Issuers of access tokens write at+jwt (RFC 9068, section 4), JWT, or nothing.
+// isAccessToken keeps out what the same issuer signs for other purposes and types so: logout tokens, security events,
+// proofs (RFC 8725, section 3.11). Issuers of access tokens write at+jwt (RFC 9068, section 4), JWT, or nothing.
 func isAccessToken(h jose.Header) bool {
 	typ, given := h.ExtraHeaders[jose.HeaderType]
 	if !given {
@@ -179,7 +180,8 @@ func isAccessToken(h jose.Header) bool {
 	return false
 }
 
-// payload checks the signature. Keys that the token itself brings or points at (jwk, jku, x5c, x5u) are never looked at.
+// payload checks the signature. Keys that the token itself brings or points at (jwk, jku, x5c, x5u) are never looked
+// at.
 func (v *verifier) payload(ctx context.Context, jws *jose.JSONWebSignature, h jose.Header) ([]byte, error) {
 	found, err := v.keys.find(ctx, func(key jose.JSONWebKey) bool {
 		if !fits(key, h.Algorithm) {

@@ -29,8 +29,8 @@ const (
 	minRSABits = 2048
 )
 
-// keys are an issuer's, kept and refreshed. There is no goroutine: whoever needs keys that are not there, or are old, gets
-// them, and the others who do wait for it. Where a process is frozen between requests, nothing is left to thaw.
+// keys are an issuer's, kept and refreshed. There is no goroutine: whoever needs keys that are not there, or are old,
+// gets them, and the others who do wait for it. Where a process is frozen between requests, nothing is left to thaw.
 type keys struct {
 	source   source
 	maxAge   time.Duration
@@ -46,8 +46,8 @@ type keys struct {
 	loading  chan struct{}     // closed when the attempt that is under way ends; nil without one
 }
 
-// newKeys makes the first attempt. Its error says that the options or the issuer's metadata are not usable, or that ctx has
-// ended; an issuer that does not answer is none.
+// newKeys makes the first attempt. Its error says that the options or the issuer's metadata are not usable, or that
+// ctx has ended; an issuer that does not answer is none.
 func newKeys(ctx context.Context, o JWTOptions) (*keys, error) {
 	src, err := newSource(o)
 	if err != nil {
@@ -115,8 +115,8 @@ func (k *keys) find(ctx context.Context, wanted func(jose.JSONWebKey) bool) ([]j
 	}
 }
 
-// age is that of the known keys. A clock that was set back makes them old, not young; the wall clock, because the other one
-// may stand still while a process is frozen.
+// age is that of the known keys. A clock that was set back makes them old, not young; the wall clock, because the
+// other one may stand still while a process is frozen.
 func (k *keys) age() time.Duration {
 	if k.loaded.IsZero() {
 		return maxStale
@@ -129,7 +129,8 @@ func (k *keys) age() time.Duration {
 
 func since(t time.Time) time.Duration { return time.Now().Round(0).Sub(t) }
 
-// lead says whether the caller is to get new keys; else wait is closed when somebody else has, and nil when it is too soon.
+// lead says whether the caller is to get new keys; else wait is closed when somebody else has, and nil when it is too
+// soon.
 func (k *keys) lead() (lead bool, wait <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -184,8 +185,8 @@ func (k *keys) load(ctx context.Context) (err error) {
 	return err
 }
 
-// decodeKeys reads a JWK Set. What it does not know in it is no error (RFC 7517, section 5); a set without any key of use
-// is: an issuer that loses its keys by mistake must not make its tokens bad.
+// decodeKeys reads a JWK Set. What it does not know in it is no error (RFC 7517, section 5); a set without any key of
+// use is: an issuer that loses its keys by mistake must not make its tokens bad.
 func decodeKeys(body []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

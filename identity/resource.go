@@ -21,13 +21,13 @@ const wellKnown = "/.well-known/oauth-protected-resource"
 type ResourceOptions struct {
 	// Path is that of the MCP endpoint, as the handler sees it: without the stage of an API. Default: "/mcp".
 	Path string
-	// BaseURL is what clients have before Path: scheme, host, and whatever a proxy takes off the path on the way here. It is
-	// https, or http on a loopback address. Set it wherever it is known; behind a CDN or a proxy of yours there is no other
-	// way.
+	// BaseURL is what clients have before Path: scheme, host, and whatever a proxy takes off the path on the way
+	// here. It is https, or http on a loopback address. Set it wherever it is known; behind a CDN or a proxy of yours
+	// there is no other way.
 	BaseURL string
-	// BaseURLOf finds it out for each request, where BaseURL is empty: [CloudRunBaseURL], or BaseURL of package awsidentity.
-	// What it gives must come from the platform. "" says that there is none. Default: the scheme and the host of the
-	// connection; headers that proxies set are not believed, because clients can set them too.
+	// BaseURLOf finds it out for each request, where BaseURL is empty: [CloudRunBaseURL], or BaseURL of package
+	// awsidentity. What it gives must come from the platform. "" says that there is none. Default: the scheme and the
+	// host of the connection; headers that proxies set are not believed, because clients can set them too.
 	BaseURLOf func(*http.Request) string
 
 	// AuthorizationServers are the issuers whose tokens are taken, one or more.
@@ -38,16 +38,16 @@ type ResourceOptions struct {
 	Name, Documentation string
 }
 
-// A Resource is an OAuth 2.0 protected resource: an MCP endpoint that takes bearer tokens. It tells clients where to get
-// them. Make it with [ProtectedResource].
+// A Resource is an OAuth 2.0 protected resource: an MCP endpoint that takes bearer tokens. It tells clients where to
+// get them. Make it with [ProtectedResource].
 type Resource struct {
 	options ResourceOptions
 	prefix  string // of BaseURL's path
 }
 
-// ProtectedResource describes an MCP endpoint to clients that have no token yet (RFC 9728). Serve the description with
-// [Resource.Wrap], in front of all authorization, and give [Resource.MetadataURL] to handler.Options.ResourceMetadata. The
-// error says that an option is not usable.
+// ProtectedResource describes an MCP endpoint to clients that have no token yet (RFC 9728). Serve the description
+// with [Resource.Wrap], in front of all authorization, and give [Resource.MetadataURL] to
+// handler.Options.ResourceMetadata. The error says that an option is not usable.
 func ProtectedResource(opts ResourceOptions) (*Resource, error) {
 	fail := func(format string, args ...any) (*Resource, error) {
 		return nil, fmt.Errorf("identity: ProtectedResource: "+format, args...)
@@ -89,8 +89,8 @@ func ProtectedResource(opts ResourceOptions) (*Resource, error) {
 	return r, nil
 }
 
-// URL is the resource identifier: the endpoint's URL as the client of a request has it (RFC 8707, RFC 9728 section 1.2). ""
-// says that it cannot be told.
+// URL is the resource identifier: the endpoint's URL as the client of a request has it (RFC 8707, RFC 9728 section
+// 1.2). "" says that it cannot be told.
 func (m *Resource) URL(r *http.Request) string {
 	base := m.base(r)
 	if base == "" {
@@ -99,11 +99,11 @@ func (m *Resource) URL(r *http.Request) string {
 	return base + m.options.Path
 }
 
-// MetadataURL is where the client of a request finds the metadata, for the resource_metadata parameter of WWW-Authenticate
-// (RFC 9728, section 5.1). "" says that it cannot be told.
+// MetadataURL is where the client of a request finds the metadata, for the resource_metadata parameter of
+// WWW-Authenticate (RFC 9728, section 5.1). "" says that it cannot be told.
 //
-// What stands before Path in the base URL stays in front: that is where requests reach this server. A stage of an API comes
-// before "/.well-known", not after it.
+// What stands before Path in the base URL stays in front: that is where requests reach this server. A stage of an API
+// comes before "/.well-known", not after it.
 func (m *Resource) MetadataURL(r *http.Request) string {
 	base := m.base(r)
 	if base == "" {
@@ -112,8 +112,8 @@ func (m *Resource) MetadataURL(r *http.Request) string {
 	return base + wellKnown + m.options.Path
 }
 
-// Wrap serves the metadata, to anybody, at /.well-known/oauth-protected-resource and at the same with the endpoint's path
-// behind it, and leaves all other requests to next. Both name the same resource: there is one endpoint.
+// Wrap serves the metadata, to anybody, at /.well-known/oauth-protected-resource and at the same with the endpoint's
+// path behind it, and leaves all other requests to next. Both name the same resource: there is one endpoint.
 func (m *Resource) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m.matches(r.URL.EscapedPath()) {
@@ -134,11 +134,11 @@ func (m *Resource) matches(path string) bool {
 	return slices.Contains([]string{"", m.options.Path, m.prefix + m.options.Path}, rest)
 }
 
-// ServeHTTP serves the metadata at whatever path it is mounted. Pages of any origin may read it: it is public, and a client
-// in a browser needs it before it can have any credentials.
+// ServeHTTP serves the metadata at whatever path it is mounted. Pages of any origin may read it: it is public, and a
+// client in a browser needs it before it can have any credentials.
 //
-// It is not the SDK's auth.ProtectedResourceMetadataHandler, which has one resource for all requests, and which refuses the
-// MCP-Protocol-Version header that MCP clients in browsers send.
+// It is not the SDK's auth.ProtectedResourceMetadataHandler, which has one resource for all requests, and which
+// refuses the MCP-Protocol-Version header that MCP clients in browsers send.
 func (m *Resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -191,7 +191,8 @@ func (m *Resource) base(r *http.Request) string {
 	return base
 }
 
-// plainURL is a scheme, a host and perhaps a path, of characters that mean nothing special in a header, in JSON or in HTML.
+// plainURL is a scheme, a host and perhaps a path, of characters that mean nothing special in a header, in JSON or in
+// HTML.
 var plainURL = regexp.MustCompile(`^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~%/-]*)?$`)
 
 // connectionBaseURL is how the client reached this process, if there is nothing in between.
@@ -202,9 +203,9 @@ func connectionBaseURL(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// CloudRunBaseURL is for [ResourceOptions].BaseURLOf on Cloud Run, and only there. Google's front end sets X-Forwarded-Proto,
-// whatever the client sent, and hands over only what is for a host of the service. Behind a proxy that reaches the
-// container past that front end, both are the client's.
+// CloudRunBaseURL is for [ResourceOptions].BaseURLOf on Cloud Run, and only there. Google's front end sets
+// X-Forwarded-Proto, whatever the client sent, and hands over only what is for a host of the service. Behind a proxy
+// that reaches the container past that front end, both are the client's.
 func CloudRunBaseURL(r *http.Request) string {
 	if r.Header.Get("X-Forwarded-Proto") == "http" {
 		return "http://" + r.Host

@@ -95,6 +95,8 @@ func TestPagesMayReadTheMetadata(t *testing.T) {
 }
 
 func TestTheResourceIsTheURLThatTheClientUsed(t *testing.T) {
+	nothing := func(*http.Request) string { return "" }
+	broken := func(*http.Request) string { return "ftp://x" }
 	prod := func(*http.Request) string { return "https://x.example/prod" }
 	for name, c := range map[string]struct {
 		options   identity.ResourceOptions
@@ -154,8 +156,8 @@ func TestTheResourceIsTheURLThatTheClientUsed(t *testing.T) {
 		"a host with a user":    {host: "u@evil.example"},
 		"a host with a query":   {host: "evil.example?x"},
 		"no host":               {host: ""},
-		"nothing is known":      {options: identity.ResourceOptions{BaseURLOf: func(*http.Request) string { return "" }}, host: "h.example"},
-		"a platform that fails": {options: identity.ResourceOptions{BaseURLOf: func(*http.Request) string { return "ftp://x" }}},
+		"nothing is known":      {options: identity.ResourceOptions{BaseURLOf: nothing}, host: "h.example"},
+		"a platform that fails": {options: identity.ResourceOptions{BaseURLOf: broken}, host: "h.example"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newResource(t, c.options)
@@ -191,7 +193,7 @@ func TestResourceOptionsThatCannotBeMeant(t *testing.T) {
 	good := identity.ResourceOptions{AuthorizationServers: []string{"https://issuer.example"}}
 	for want, change := range map[string]func(*identity.ResourceOptions){
 		"there are no AuthorizationServers": func(o *identity.ResourceOptions) { o.AuthorizationServers = nil },
-		"AuthorizationServers: ":            func(o *identity.ResourceOptions) { o.AuthorizationServers = []string{"http://issuer.example"} },
+		"AuthorizationServers: ":            func(o *identity.ResourceOptions) { o.AuthorizationServers = []string{"http://x"} },
 		"BaseURL: ":                         func(o *identity.ResourceOptions) { o.BaseURL = "http://mcp.example" },
 		"it has a query":                    func(o *identity.ResourceOptions) { o.BaseURL = "https://mcp.example?x" },
 		"no plain absolute URL":             func(o *identity.ResourceOptions) { o.BaseURL = "mcp.example" },

@@ -96,8 +96,8 @@ func (s source) fetch(ctx context.Context) (found []jose.JSONWebKey, err error) 
 	return decodeKeys(body)
 }
 
-// discover finds the URL of the key set in the issuer's metadata, in the order that the MCP specification gives: RFC 8414,
-// then OpenID Connect Discovery with the path after and before the well-known part.
+// discover finds the URL of the key set in the issuer's metadata, in the order that the MCP specification gives: RFC
+// 8414, then OpenID Connect Discovery with the path after and before the well-known part.
 func (s source) discover(ctx context.Context) (string, error) {
 	issuer, err := url.Parse(s.issuer)
 	if err != nil {

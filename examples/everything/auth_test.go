@@ -100,7 +100,8 @@ func TestTokensAreRequiredWhereAnIssuerIsSet(t *testing.T) {
 		all, err := oauthex.ParseWWWAuthenticate(res.Header.Values("WWW-Authenticate"))
 		require.NoError(t, err)
 		require.Len(t, all, 1)
-		doc, err := oauthex.GetProtectedResourceMetadata(t.Context(), all[0].Params["resource_metadata"], url, http.DefaultClient)
+		at := all[0].Params["resource_metadata"]
+		doc, err := oauthex.GetProtectedResourceMetadata(t.Context(), at, url, http.DefaultClient)
 		require.NoError(t, err, what)
 		assert.Equal(t, []string{issuerURL}, doc.AuthorizationServers)
 		assert.Equal(t, []string{"write"}, doc.ScopesSupported)

@@ -58,7 +58,8 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) (err
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(stdout, "everything: listening on http://%s%s with the %s store\n", listener.Addr(), config.Path, c.Store)
+	_, _ = fmt.Fprintf(stdout, "everything: listening on http://%s%s with the %s store\n",
+		listener.Addr(), config.Path, c.Store)
 
 	opts := []cloudrun.Option{cloudrun.WithListener(listener), cloudrun.WithLogger(logger)}
 	if !onCloudRun {

@@ -3,9 +3,9 @@
 //
 //	handler.New(server, store, &handler.Options{Identify: awsidentity.JWTAuthorizer()})
 //
-// All of them read the request context of the event (see RequestContext of package adapters/lambda), which no HTTP client
-// can write, and no header. Whoever may invoke the function directly (lambda:InvokeFunction) writes the whole event, and so
-// can be anybody: grant that to front doors only.
+// All of them read the request context of the event (see RequestContext of package adapters/lambda), which no HTTP
+// client can write, and no header. Whoever may invoke the function directly (lambda:InvokeFunction) writes the whole
+// event, and so can be anybody: grant that to front doors only.
 //
 // Where a request has no identity of the kind that is asked for, because its route has no authorizer or it came through
 // another front door, the error is [identity.ErrNobody], and the request is refused.
@@ -24,13 +24,15 @@ import (
 	"github.com/hydrant-mcp/hydrant/identity"
 )
 
-// BaseURL is for BaseURLOf of [identity.ResourceOptions]: the domain and the stage that the event names. For a load balancer it
-// is the request's Host, which a client can choose unless a listener rule limits it: configure the BaseURL there.
+// BaseURL is for BaseURLOf of [identity.ResourceOptions]: the domain and the stage that the event names. For a load
+// balancer it is the request's Host, which a client can choose unless a listener rule limits it: configure the
+// BaseURL there.
 func BaseURL(r *http.Request) string { return lambda.RequestContext(r.Context()).BaseURL() }
 
-// JWTAuthorizer takes the token that a JWT authorizer of an HTTP API, or a Cognito authorizer of a REST API, has checked:
-// "iss" and "sub" as issuer and subject, the scopes of "scope" or else of "scp", "exp" as the expiration, and all claims in
-// TokenInfo.Extra, each a string. They make the same principal as the token itself does with [identity.JWT].
+// JWTAuthorizer takes the token that a JWT authorizer of an HTTP API, or a Cognito authorizer of a REST API, has
+// checked: "iss" and "sub" as issuer and subject, the scopes of "scope" or else of "scp", "exp" as the expiration,
+// and all claims in TokenInfo.Extra, each a string. They make the same principal as the token itself does with
+// [identity.JWT].
 func JWTAuthorizer() func(*http.Request) (*auth.TokenInfo, error) {
 	return func(r *http.Request) (*auth.TokenInfo, error) {
 		claims := lambda.RequestContext(r.Context()).Claims()
@@ -117,11 +119,12 @@ func apiID(c *lambda.EventContext) string {
 	return r.APIID
 }
 
-// IAM takes who signed the request with AWS credentials, where the front door's authorization is AWS_IAM: a Function URL,
-// a REST or an HTTP API. The issuer is the caller's account, the subject the ARN of the user or of the session of a role.
+// IAM takes who signed the request with AWS credentials, where the front door's authorization is AWS_IAM: a Function
+// URL, a REST or an HTTP API. The issuer is the caller's account, the subject the ARN of the user or of the session
+// of a role.
 //
-// Whoever may assume a role may name the session, unless its trust policy says how (sts:RoleSessionName): two people with
-// one role can be the same principal.
+// Whoever may assume a role may name the session, unless its trust policy says how (sts:RoleSessionName): two people
+// with one role can be the same principal.
 //
 // All users of a Cognito identity pool share one ARN. An API says which identity it is, which is the subject then, with
 // "cognito-identity.amazonaws.com" as issuer; a Function URL does not, and they are refused.

@@ -206,7 +206,9 @@ func TestUsersOfAnIdentityPoolAreToldApart(t *testing.T) {
 // A header that a stranger can send is never an identity.
 func TestHeadersAreNoIdentity(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
-	for _, name := range []string{"Authorization", "X-Amzn-Request-Context", "X-Amzn-Oidc-Data", "X-Amzn-Oidc-Identity", "Principalid"} {
+	for _, name := range []string{
+		"Authorization", "X-Amzn-Request-Context", "X-Amzn-Oidc-Data", "X-Amzn-Oidc-Identity", "Principalid",
+	} {
 		r.Header.Set(name, `{"authorizer":{"jwt":{"claims":{"iss":"i","sub":"s"}}}}`)
 	}
 	for _, f := range []func(*http.Request) (*auth.TokenInfo, error){

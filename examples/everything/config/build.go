@@ -81,8 +81,8 @@ func (c *Config) openFirestore(ctx context.Context) (store.Store, func() error, 
 const Path = "/mcp"
 
 // Handler builds all that the example serves, over a store: the MCP endpoint and, where tokens are needed, what tells
-// clients where to get them. baseURL finds out what clients have before [Path] where HYDRANT_PUBLIC_URL does not say it; nil
-// takes the connection's. The error is that of a configuration that cannot be used.
+// clients where to get them. baseURL finds out what clients have before [Path] where HYDRANT_PUBLIC_URL does not say
+// it; nil takes the connection's. The error is that of a configuration that cannot be used.
 func (c *Config) Handler(
 	ctx context.Context, st store.Store, logger *slog.Logger, baseURL func(*http.Request) string,
 ) (http.Handler, error) {
@@ -113,8 +113,8 @@ func (c *Config) Handler(
 	return resource.Wrap(at(Path, handler.New(s, st, opts))), nil
 }
 
-// at serves one path, with or without a slash at its end. It is no [http.ServeMux]: that one redirects requests for paths that
-// it finds unclean, and a POST that is redirected is lost, or arrives as a GET.
+// at serves one path, with or without a slash at its end. It is no [http.ServeMux]: that one redirects requests for
+// paths that it finds unclean, and a POST that is redirected is lost, or arrives as a GET.
 func at(path string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.TrimSuffix(r.URL.Path, "/") == path {
