@@ -71,8 +71,10 @@ func errVerifier(err error) *failure {
 	if err == nil || !errors.Is(err, errVerifierPanic) {
 		err = errors.New("handler: the function that identifies clients failed")
 	}
-	return refuse(http.StatusInternalServerError, jsonrpc.CodeInternalError, slog.LevelError,
-		"the token could not be checked").because(err)
+	f := refuse(http.StatusServiceUnavailable, jsonrpc.CodeInternalError, slog.LevelError,
+		"who is asking could not be verified at the moment: try again").because(err)
+	f.data = map[string]any{"retryable": true}
+	return f.with("Retry-After", fmt.Sprint(retryAfter))
 }
 
 // errBusy refuses one call, or one stream; the session lives.

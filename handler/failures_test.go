@@ -243,7 +243,7 @@ func TestFailureCredentials(t *testing.T) {
 			{"bad", 401, []string{`error="invalid_token"`, metadata}},
 			{"expired", 401, []string{`error="invalid_token"`, metadata}},
 			{"weak", 403, []string{`error="insufficient_scope"`, `scope="mcp"`, metadata}},
-			{"down", 500, nil},
+			{"down", 503, nil},
 		} {
 			for _, method := range []string{"POST", "GET", "DELETE"} {
 				headers := []string{"Accept", "*/*", "Content-Type", "application/json"}
@@ -385,7 +385,7 @@ func TestBadOptionsFailAtConstruction(t *testing.T) {
 		"MaxBody":                {MaxBody: -1},
 		"MaxDepth":               {MaxDepth: 1001},
 		"MaxBatch":               {MaxBatch: -1},
-		"need Options.Verifier":  {Scopes: []string{"x"}},
+		"Scopes needs":           {Scopes: []string{"x"}},
 		"AllowAnonymous":         {AllowAnonymous: true},
 		"two answers":            {Verifier: denyAll, Identify: nobody},
 		"MaxCalls":               {MaxCalls: -1},

@@ -31,6 +31,11 @@ func (h *Handler) authenticate(q *request) *failure {
 		if err != nil {
 			return errVerifier(err)
 		}
+		for _, scope := range h.opts.Scopes {
+			if token == nil || !slices.Contains(token.Scopes, scope) {
+				return h.errScope(q.http, h.opts.Scopes)
+			}
+		}
 		q.token, q.principal = token, principal(token)
 		return nil
 	}

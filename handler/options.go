@@ -133,9 +133,9 @@ type Options struct {
 	// refused all the same.
 	AllowAnonymous bool
 	// Identify, without Verifier, says who is asking by what the platform has verified; nil for nobody. An error that is
-	// auth.ErrInvalidToken is 401, any other 500. Never trust a header that a stranger can send.
+	// auth.ErrInvalidToken is 401, any other 503. Never trust a header that a stranger can send.
 	Identify func(*http.Request) (*auth.TokenInfo, error)
-	// Scopes are what a token must have, with Verifier.
+	// Scopes are what a token must have, with Verifier or Identify.
 	Scopes []string
 	// ToolScopes gives the scopes that calling a tool needs, nil for none. A call without them is 403, and so is the
 	// resumption of its stream.
@@ -240,8 +240,10 @@ func (o Options) settle() (Options, error) {
 		return o, fmt.Errorf("handler: Options.MaxDepth: %d is not between 1 and %d", o.MaxDepth, maxMaxDepth)
 	case o.MaxBatch < 0 || o.MaxSubscriptions < 0 || o.MaxCalls < 0 || o.MaxStreams < 0 || o.MaxStored < 0:
 		return o, fmt.Errorf("handler: Options.MaxBatch, MaxSubscriptions, MaxCalls, MaxStreams and MaxStored cannot be negative")
-	case o.Verifier == nil && (len(o.Scopes) > 0 || o.AllowAnonymous):
-		return o, fmt.Errorf("handler: Options.Scopes and AllowAnonymous need Options.Verifier")
+	case o.Verifier == nil && o.Identify == nil && len(o.Scopes) > 0:
+		return o, fmt.Errorf("handler: Options.Scopes needs Options.Verifier or Identify")
+	case o.Verifier == nil && o.AllowAnonymous:
+		return o, fmt.Errorf("handler: Options.AllowAnonymous needs Options.Verifier")
 	case o.Verifier != nil && o.Identify != nil:
 		return o, fmt.Errorf("handler: Options.Verifier and Identify are two answers to one question")
 	}

@@ -301,6 +301,7 @@ func (e *event) request(ctx context.Context, l location, body []byte) *http.Requ
 		r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 	}
 	// For handlers that derive their own URL from the request, as they do behind any proxy.
+	r.Header.Del("X-Forwarded-Prefix") // a client's own would send others to addresses of its choice
 	if l.prefix != "" {
 		r.Header.Set("X-Forwarded-Prefix", l.prefix)
 	}
