@@ -26,15 +26,6 @@
 // API Gateway renames the response header WWW-Authenticate to x-amzn-remapped-www-authenticate, in REST and HTTP APIs
 // alike, and Function URLs are reported to do the same. A client that finds its authorization server through that header
 // has to find it through the well-known addresses instead, or come through a load balancer.
-package lambdacontext of aws-lambda-go) and what the
-// front door says about the request ([RequestContext]). Both reach the tools of an MCP server. The context ends shortly
-// before the platform would end the request.
-//
-// # What cannot be helped here
-//
-// API Gateway renames the response header WWW-Authenticate to x-amzn-remapped-www-authenticate, in REST and HTTP APIs
-// alike. A client that finds its authorization server through that header has to be given a Function URL or a load
-// balancer, or a gateway response or a CloudFront function that renames it back.
 //
 // A client that closes its connection is not noticed: Lambda does not tell. The call goes on, and is billed, to its end.
 //
