@@ -47,6 +47,7 @@ func TestEveryVariableIsRead(t *testing.T) {
 		"HYDRANT_TALLY":             "/tmp/tally",
 		"HYDRANT_ORIGINS":           "https://app.example, http://localhost:6274",
 		"HYDRANT_LEGACY":            "stateless",
+		"HYDRANT_ASK":               "suspend",
 		"HYDRANT_SESSION_TTL":       "90m",
 		"HYDRANT_HOSTS":             "mcp.example, mcp2.example",
 		"HYDRANT_PUBLIC_URL":        "https://mcp.example/v1/",
@@ -66,6 +67,7 @@ func TestEveryVariableIsRead(t *testing.T) {
 		Tally:       "/tmp/tally",
 		Origins:     []string{"https://app.example", "http://localhost:6274"},
 		Legacy:      handler.LegacyStateless,
+		Ask:         handler.AskSuspend,
 		SessionTTL:  90 * time.Minute,
 		Hosts:       []string{"mcp.example", "mcp2.example"},
 		PublicURL:   "https://mcp.example/v1",
@@ -111,6 +113,7 @@ func TestBadConfigurationIsOneClearLine(t *testing.T) {
 		"HYDRANT_KEYS":              {"secret", short, key('a') + ",", key('a') + "," + short, key('a') + key('b')},
 		"HYDRANT_ORIGINS":           {"*", "null", "app.example", "https://app.example/", "https://app.example/path", ","},
 		"HYDRANT_LEGACY":            {"off", "Sessions"},
+		"HYDRANT_ASK":               {"wait", "Hold"},
 		"HYDRANT_SESSION_TTL":       {"1", "1d", "0s", "-1h", "10ms"},
 		"HYDRANT_HOSTS":             {"https://mcp.example", "mcp.example:8080", ",", "a b"},
 		"HYDRANT_JWT_ISSUER":        {"issuer", "http://issuer.example", "https://issuer.example"}, // the last: no audience

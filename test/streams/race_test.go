@@ -1,0 +1,224 @@
+package streams
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	raw "github.com/hydrant-mcp/hydrant/internal/cmd/soak/client"
+	"github.com/hydrant-mcp/hydrant/internal/harness"
+)
+
+// rawClient is a client that does what the protocol has for a bad day and nothing else.
+func rawClient(t testing.TB, url string) *raw.Client {
+	transport := &http.Transport{DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &raw.Client{URL: url, HTTP: &http.Client{Transport: transport}, Patience: clientLimit}
+}
+
+// steps is how many notifications the call sends that is cut.
+const steps = 3
+
+// The race that lost responses: the server sends the response to a stream that has just died. The connection breaks at one
+// byte after the other behind the first event id, in the POST and once more in the GET that fetches the rest, and each time
+// the client ends with one response and every notification once.
+func TestNoCutLosesAResponse(t *testing.T) {
+	cluster := harness.StartForTest(t, harness.Config{})
+	length, boundaries := streamedCall(t, cluster.URL())
+	offsets := everyOffset(length, boundaries)
+	var (
+		wg      sync.WaitGroup
+		mu      sync.Mutex
+		resumes = map[int]int{}
+		next    = make(chan int)
+	)
+	for worker := range workers {
+		wg.Go(func() {
+			cut := startCutter(t, cluster.URL())
+			c := rawClient(t, cut.url())
+			s, o := c.Initialize(t.Context(), legacy)
+			if !assert.NotNil(t, s, "%v", o.Trace) {
+				for range next {
+				}
+				return
+			}
+			for at := range next {
+				// Where the second connection breaks has nothing to do with the first.
+				cut.cutNext(at, at*7%max(length, 1))
+				q := raw.Tool("progress", fmt.Sprintf(`{"n":%d,"ms":5}`, steps))
+				q.Progress = fmt.Sprintf(`"%d at %d"`, worker, at)
+				o := s.Call(t.Context(), q)
+				where := fmt.Sprintf("cut %d bytes after the first event id, %d times\n%s", at, cut.count(),
+					strings.Join(o.Trace, "\n"))
+				assert.Equal(t, raw.Answered, o.Fate, where)
+				assert.Equal(t, "done", o.Text(), where)
+				assert.Empty(t, o.Wrong, where)
+				assert.Equal(t, steps, o.Notifications, where)
+				mu.Lock()
+				resumes[o.Resumes]++
+				mu.Unlock()
+			}
+		})
+	}
+	for _, at := range offsets {
+		next <- at
+	}
+	close(next)
+	wg.Wait()
+	t.Logf("%d bytes, %d cuts; calls by the number of connections that fetched the rest: %v", length, len(offsets), resumes)
+	assert.Greater(t, len(slices.Collect(maps.Keys(resumes))), 1, "the cuts must have cut something")
+}
+
+// workers is how many clients are cut at a time. Each waits before it comes back, so that many cost little.
+const workers = 64
+
+// streamedCall makes the call without a cut, and gives the length of its answer behind the first event, and where the
+// events in it end.
+func streamedCall(t *testing.T, url string) (length int, boundaries []int) {
+	t.Helper()
+	cut := startCutter(t, url)
+	s, o := rawClient(t, cut.url()).Initialize(t.Context(), legacy)
+	require.NotNil(t, s, "%v", o.Trace)
+	q := raw.Tool("progress", fmt.Sprintf(`{"n":%d,"ms":5}`, steps))
+	q.Progress = `"reference"`
+	o = s.Call(t.Context(), q)
+	require.Equal(t, raw.Answered, o.Fate, "%v", o.Trace)
+	require.Equal(t, steps, o.Notifications)
+	require.True(t, o.HeldID)
+	rest := cut.rest()
+	for at := range rest {
+		if bytes.HasSuffix(rest[:at+1], []byte("\n\n")) {
+			boundaries = append(boundaries, at+1)
+		}
+	}
+	return len(rest), boundaries
+}
+
+// everyOffset is where to cut an answer: everywhere, or where LONG is not set at every 16th byte and around the ends of
+// events.
+func everyOffset(length int, boundaries []int) []int {
+	const around = 4
+	set := map[int]bool{}
+	for at := range length + 1 {
+		if long() || at%16 == 0 {
+			set[at] = true
+		}
+	}
+	for _, end := range append(boundaries, 0) {
+		for at := max(end-around, 0); at <= min(end+around, length); at++ {
+			set[at] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// What a killed process leaves behind: calls that it had just answered, was about to answer, or was in the middle of. Each
+// ends within 30 seconds of the kill with one response, the tool's own or the honest one, and no tool ran twice.
+func TestNoKillLosesAResponse(t *testing.T) {
+	const (
+		victim = 0
+		killAt = 2500 * time.Millisecond
+		told   = 30 * time.Second
+	)
+	cluster := harness.StartForTest(t, harness.Config{})
+	// Dense around the kill: the race is there. A call holds an event id once it has been silent for a second.
+	var sleeps []time.Duration
+	for d := -200 * time.Millisecond; d <= 200*time.Millisecond; d += 10 * time.Millisecond {
+		sleeps = append(sleeps, killAt+d)
+	}
+	for d := 1500 * time.Millisecond; d < 6*time.Second; d += 250 * time.Millisecond {
+		sleeps = append(sleeps, d)
+	}
+	direct := rawClient(t, cluster.Processes[victim].URL())
+	around := rawClient(t, cluster.URL())
+	s, o := around.Initialize(t.Context(), legacy)
+	require.NotNil(t, s, "%v", o.Trace)
+
+	// The POSTs go to the process that will be killed; whatever comes after, anywhere.
+	direct.HTTP.Transport = turn{first: direct.HTTP.Transport, host: cluster.Processes[victim].Addr(), proxy: proxyHost(cluster)}
+	s.Client = direct
+	outcomes := make([]*raw.Outcome, len(sleeps))
+	var wg sync.WaitGroup
+	for i, d := range sleeps {
+		wg.Go(func() {
+			outcomes[i] = s.Call(t.Context(), raw.Tool("sleep", fmt.Sprintf(`{"ms":%d,"key":"%d"}`, d.Milliseconds(), i)))
+		})
+	}
+	kill := time.NewTimer(killAt)
+	defer kill.Stop()
+	<-kill.C
+	cluster.Kill(victim)
+	killed := time.Now()
+	wg.Wait()
+
+	ran, err := cluster.Ran()
+	require.NoError(t, err)
+	times := map[string]int{}
+	for _, line := range ran {
+		times[line]++
+	}
+	fates := map[string]int{}
+	var slowest time.Duration
+	for i, o := range outcomes {
+		key := fmt.Sprintf("done:%d", i)
+		what := fmt.Sprintf("slept %v\n%s", sleeps[i], strings.Join(o.Trace, "\n"))
+		assert.Empty(t, o.Wrong, what)
+		assert.LessOrEqual(t, times[key], 1, what)
+		if !assert.Equal(t, raw.Answered, o.Fate, what) {
+			continue
+		}
+		if late := o.Ended.Sub(killed); late > slowest {
+			slowest = late
+		}
+		assert.Less(t, o.Ended.Sub(killed), told, what)
+		switch {
+		case o.Interrupted():
+			assert.True(t, o.IsError(), what)
+			fates["interrupted"]++
+			if times[key] == 1 {
+				fates["interrupted, though the tool was done"]++
+			}
+		case o.Resumes > 0:
+			fates["answered, fetched elsewhere"]++
+			assert.Equal(t, 1, times[key], what)
+		default:
+			fates["answered before the kill"]++
+			assert.Equal(t, 1, times[key], what)
+		}
+		if !o.Interrupted() {
+			assert.Equal(t, fmt.Sprintf("slept %d ms", sleeps[i].Milliseconds()), o.Text(), what)
+		}
+	}
+	t.Logf("%v; the last was told %v after the kill", fates, slowest.Round(100*time.Millisecond))
+	assert.NotZero(t, fates["interrupted"])
+	assert.NotZero(t, fates["answered before the kill"])
+}
+
+// A turn sends POSTs to one host and everything else to another.
+type turn struct {
+	first       http.RoundTripper
+	host, proxy string
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t turn) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Host = t.host
+	if r.Method != http.MethodPost {
+		r.URL.Host = t.proxy
+	}
+	return t.first.RoundTrip(r)
+}
+
+func proxyHost(c *harness.Cluster) string {
+	return strings.TrimSuffix(strings.TrimPrefix(c.URL(), "http://"), "/mcp")
+}
