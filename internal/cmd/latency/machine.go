@@ -19,21 +19,42 @@ type machine struct {
 
 const probeEvery = 250 * time.Millisecond
 
-// probe measures until ctx ends.
-func (m *machine) probe(ctx context.Context, st store.Store) {
-	for n := 0; wait(ctx, probeEvery) == nil; n++ {
-		_ = m.once(ctx, st, fmt.Sprint("probe-", n)) // what fails was not measured
+// probe measures until stop is called. It has connections of its own, one to write and one to be told: on a connection that
+// carries both, one waits for the other.
+func (m *machine) probe(ctx context.Context, st shared) (stop func(), err error) {
+	writer, closeWriter, err := st()
+	if err != nil {
+		return nil, err
 	}
+	reader, closeReader, err := st()
+	if err != nil {
+		closeWriter()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 0; wait(ctx, probeEvery) == nil; n++ {
+			_ = m.once(ctx, writer, reader, fmt.Sprint("probe-", n)) // what fails was not measured
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		closeWriter()
+		closeReader()
+	}, nil
 }
 
-func (m *machine) once(ctx context.Context, st store.Store, exchange string) error {
+func (m *machine) once(ctx context.Context, writer, reader store.Store, exchange string) error {
 	began := time.Now()
-	if _, err := st.Answer(ctx, exchange, "q"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := reader.Answer(ctx, exchange, "q"); !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	m.note(&m.reads, time.Since(began))
 	changed := make(chan struct{}, 1)
-	w, watches := st.(store.Watcher)
+	w, watches := reader.(store.Watcher)
 	if watches {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
@@ -48,7 +69,7 @@ func (m *machine) once(ctx context.Context, st store.Store, exchange string) err
 		}
 	}
 	began = time.Now()
-	if err := st.PutAnswer(ctx, exchange, "q", []byte("{}"), time.Now().Add(time.Hour)); err != nil {
+	if err := writer.PutAnswer(ctx, exchange, "q", []byte("{}"), time.Now().Add(time.Hour)); err != nil {
 		return err
 	}
 	m.note(&m.writes, time.Since(began))

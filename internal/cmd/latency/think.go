@@ -49,10 +49,12 @@ func think(ctx context.Context, st shared, groups []group) ([]result, *machine, 
 	if _, err := ask(ctx, st, b, 0); err != nil { // the first of everything takes longer
 		return nil, nil, err
 	}
-	probing, stopProbing := context.WithCancel(ctx)
-	defer stopProbing()
 	m := &machine{}
-	go m.probe(probing, other)
+	stopProbing, err := m.probe(ctx, st)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer stopProbing()
 	results := make([]result, len(groups))
 	errs := make(chan error, len(groups))
 	var wg sync.WaitGroup
