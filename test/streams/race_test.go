@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +79,47 @@ func TestNoCutLosesAResponse(t *testing.T) {
 	assert.Greater(t, len(slices.Collect(maps.Keys(resumes))), 1, "the cuts must have cut something")
 }
 
+// The same with the official Go SDK's client, and what it does by itself when a connection breaks.
+func TestNoCutLosesAResponseOfTheSDK(t *testing.T) {
+	cluster := harness.StartForTest(t, harness.Config{})
+	length, boundaries := streamedCall(t, cluster.URL())
+	const stride = 64
+	var offsets []int
+	for at := 0; at <= length; at += stride {
+		offsets = append(offsets, at)
+	}
+	for _, end := range boundaries {
+		offsets = append(offsets, end-1, end)
+	}
+	next := make(chan int)
+	var wg sync.WaitGroup
+	var cuts atomic.Int64
+	for range workers {
+		wg.Go(func() {
+			cut := startCutter(t, cluster.URL())
+			for at := range next {
+				s, err := connectSDK(t.Context(), cut.url(), legacy, 0)
+				if !assert.NoError(t, err) {
+					continue
+				}
+				cut.cutNext(at)
+				heard, err := s.steps(t.Context(), steps)
+				assert.NoError(t, err, "cut %d bytes after the first event id", at)
+				assert.Equal(t, steps, heard, "cut %d bytes after the first event id", at)
+				cuts.Add(int64(cut.count()))
+				s.close()
+			}
+		})
+	}
+	for _, at := range offsets {
+		next <- at
+	}
+	close(next)
+	wg.Wait()
+	t.Logf("%d bytes, %d of %d calls were cut", length, cuts.Load(), len(offsets))
+	assert.Greater(t, cuts.Load(), int64(len(offsets)/2), "the cuts must have cut something")
+}
+
 // workers is how many clients are cut at a time. Each waits before it comes back, so that many cost little.
 const workers = 64
 
@@ -144,7 +186,10 @@ func TestNoKillLosesAResponse(t *testing.T) {
 	require.NotNil(t, s, "%v", o.Trace)
 
 	// The POSTs go to the process that will be killed; whatever comes after, anywhere.
-	direct.HTTP.Transport = turn{first: direct.HTTP.Transport, host: cluster.Processes[victim].Addr(), proxy: proxyHost(cluster)}
+	direct.HTTP.Transport = turn{
+		RoundTripper: direct.HTTP.Transport, posts: cluster.Processes[victim].Addr(),
+		others: func() string { return proxyHost(cluster) },
+	}
 	s.Client = direct
 	outcomes := make([]*raw.Outcome, len(sleeps))
 	var wg sync.WaitGroup
@@ -153,12 +198,30 @@ func TestNoKillLosesAResponse(t *testing.T) {
 			outcomes[i] = s.Call(t.Context(), raw.Tool("sleep", fmt.Sprintf(`{"ms":%d,"key":"%d"}`, d.Milliseconds(), i)))
 		})
 	}
+	// Real clients in the same situation; what they started on the process that will be killed is up to the proxy.
+	var sdk [12]struct {
+		text string
+		err  error
+	}
+	for i := range sdk {
+		wg.Go(func() {
+			s, err := connectSDK(t.Context(), cluster.URL(), legacy, 0)
+			if !assert.NoError(t, err) {
+				return
+			}
+			defer s.close()
+			sdk[i].text, sdk[i].err = s.call(t.Context(), "sleep", map[string]any{
+				"ms": (killAt + time.Duration(i)*200*time.Millisecond).Milliseconds(), "key": fmt.Sprintf("sdk-%d", i),
+			})
+		})
+	}
 	kill := time.NewTimer(killAt)
 	defer kill.Stop()
 	<-kill.C
 	cluster.Kill(victim)
 	killed := time.Now()
 	wg.Wait()
+	assert.Less(t, time.Since(killed), told, "the last of all clients has its answer")
 
 	ran, err := cluster.Ran()
 	require.NoError(t, err)
@@ -198,25 +261,91 @@ func TestNoKillLosesAResponse(t *testing.T) {
 			assert.Equal(t, fmt.Sprintf("slept %d ms", sleeps[i].Milliseconds()), o.Text(), what)
 		}
 	}
+	for i, got := range sdk {
+		key := fmt.Sprintf("done:sdk-%d", i)
+		if got.err != nil {
+			assert.ErrorContains(t, got.err, "The call was interrupted")
+			assert.LessOrEqual(t, times[key], 1)
+			fates["go-sdk: interrupted"]++
+			continue
+		}
+		assert.Contains(t, got.text, "slept")
+		assert.Equal(t, 1, times[key])
+		fates["go-sdk: answered"]++
+	}
 	t.Logf("%v; the last was told %v after the kill", fates, slowest.Round(100*time.Millisecond))
 	assert.NotZero(t, fates["interrupted"])
 	assert.NotZero(t, fates["answered before the kill"])
 }
 
+// The process that is killed only holds the stream on which a client has come back; the one that runs the call lives. The
+// client comes back once more, to another, and nothing is lost, not even time.
+func TestNoKillOfAReaderLosesAResponse(t *testing.T) {
+	const (
+		runner, reader = 0, 1
+		killAt         = 2500 * time.Millisecond
+	)
+	cluster := harness.StartForTest(t, harness.Config{})
+	c := rawClient(t, cluster.Processes[runner].URL())
+	s, o := c.Initialize(t.Context(), legacy)
+	require.NotNil(t, s, "%v", o.Trace)
+	readers := func() string {
+		if cluster.Processes[reader].Running() {
+			return cluster.Processes[reader].Addr()
+		}
+		return proxyHost(cluster)
+	}
+	c.HTTP.Transport = turn{RoundTripper: c.HTTP.Transport, posts: cluster.Processes[runner].Addr(), others: readers}
+	var outcomes []*raw.Outcome
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for d := 1200 * time.Millisecond; d < 5*time.Second; d += 100 * time.Millisecond {
+		wg.Go(func() {
+			q := raw.Tool("sleep", fmt.Sprintf(`{"ms":%d,"key":"%v"}`, d.Milliseconds(), d))
+			q.Drop = func(int) bool { return true } // after the first event
+			o := s.Call(t.Context(), q)
+			assert.Equal(t, fmt.Sprintf("slept %d ms", d.Milliseconds()), o.Text(), strings.Join(o.Trace, "\n"))
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes = append(outcomes, o)
+		})
+	}
+	kill := time.NewTimer(killAt)
+	defer kill.Stop()
+	<-kill.C
+	cluster.Kill(reader)
+	killed := time.Now()
+	wg.Wait()
+	twice := 0
+	for _, o := range outcomes {
+		assert.Equal(t, raw.Answered, o.Fate)
+		assert.Empty(t, o.Wrong)
+		assert.Less(t, o.Ended.Sub(killed), 5*time.Second, strings.Join(o.Trace, "\n"))
+		if o.Resumes > 1 {
+			twice++
+		}
+	}
+	assert.NotZero(t, twice, "the kill must have broken a stream")
+	ran, err := cluster.Ran()
+	require.NoError(t, err)
+	assert.Len(t, ran, len(outcomes), "each tool ran once")
+	t.Logf("%d calls, %d of which came back more than once", len(outcomes), twice)
+}
+
 // A turn sends POSTs to one host and everything else to another.
 type turn struct {
-	first       http.RoundTripper
-	host, proxy string
+	http.RoundTripper
+	posts  string
+	others func() string
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (t turn) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.URL.Host = t.host
-	if r.Method != http.MethodPost {
-		r.URL.Host = t.proxy
+	if r.URL.Host = t.posts; r.Method != http.MethodPost {
+		r.URL.Host = t.others()
 	}
-	return t.first.RoundTrip(r)
+	return t.RoundTripper.RoundTrip(r)
 }
 
 func proxyHost(c *harness.Cluster) string {
