@@ -1,12 +1,16 @@
 // Command conformance runs the official conformance suite against several processes of examples/everything behind a
 // round-robin proxy: `make conformance`.
 //
-//	INSTANCES=3 STORE=dynamodb go run ./internal/cmd/conformance [-out DIR]
+//	INSTANCES=3 STORE=dynamodb [KILL=2s] go run ./internal/cmd/conformance [-out DIR]
 //
 // It runs the suite once per protocol version, the suite's protocol extensions, and the last release of the suite that knew
 // the legacy era only. It prints a table of checks passed, failed and warned, names every check that failed, and exits 1
 // when that is not exactly what test/conformance/expected.txt says: a failure that is not on the list is a fault, and a
 // check on the list that passes must be taken off it, so that the list can only shrink. Nothing is retried.
+//
+// With KILL, one process after the other is killed that often and started again, while the suite runs. The proxy hands a
+// request to another process only when it was never sent. So a call that a dying process was at cannot end as its scenario
+// wants: only in this mode a scenario that fails is run again, on the same processes, while the killing goes on.
 package main
 
 import (
@@ -43,6 +47,7 @@ func run(ctx context.Context) (ok bool, err error) {
 	instances := flag.Int("instances", number("INSTANCES"), "processes; 0 is 3, or 1 with the memory store")
 	storeName := flag.String("store", text("STORE", "dynamodb"), "dynamodb, firestore or memory")
 	out := flag.String("out", filepath.Join(root, "dist", "conformance"), "where the suite's results and the logs go")
+	kill := flag.Duration("kill", duration("KILL"), "how often a process is killed and started again; 0: never")
 	flag.Parse()
 
 	store, err := harness.ParseStore(*storeName)
@@ -84,10 +89,15 @@ func run(ctx context.Context) (ok bool, err error) {
 	defer cluster.Stop()
 
 	fmt.Printf("%d processes of examples/everything on %s behind %s\n\n", *instances, store, cluster.URL())
+	k := startKilling(ctx, cluster, *kill)
+	defer k.stop()
 	s := suite{node: node, dir: dir, url: cluster.URL(), out: *out}
 	var all []outcome
 	for _, r := range runs {
 		o, err := s.run(ctx, r)
+		if err == nil && *kill > 0 {
+			err = k.again(ctx, s, &o, expected)
+		}
 		if err == nil {
 			err = harness.StoreReachable(endpoint)
 		}
@@ -96,6 +106,8 @@ func run(ctx context.Context) (ok bool, err error) {
 		}
 		all = append(all, o)
 	}
+	k.stop()
+	k.print(os.Stdout)
 	printTable(os.Stdout, all, expected)
 	ok = printVerdict(os.Stdout, all, expected)
 	for i, p := range cluster.Processes {
