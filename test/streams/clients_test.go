@@ -245,7 +245,9 @@ type table struct {
 }
 
 // newTable makes a table of some features; without any, of all.
-func newTable(rows ...feature) *table { return &table{rows: rows, cells: map[string]map[feature]string{}} }
+func newTable(rows ...feature) *table {
+	return &table{rows: rows, cells: map[string]map[feature]string{}}
+}
 
 func (t *table) note(c client, f feature, why string) {
 	t.mu.Lock()
