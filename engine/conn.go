@@ -163,6 +163,13 @@ func (c *conn) Close() error {
 // SessionID implements [mcp.Connection]. The SDK logs it at info.
 func (c *conn) SessionID() string { return c.logID }
 
+// shut ends the session of a call that has its response, and waits for the SDK's goroutines. The connection goes first: what
+// the handler may have left asking, in a goroutine of its own, would keep the session from ending.
+func (c *conn) shut(ss *mcp.ServerSession) {
+	c.Close()
+	ss.Close()
+}
+
 // fence gives up on what is running: nothing of it reaches the client any more, and its session falls apart when it ends.
 func (c *conn) fence() {
 	c.mu.Lock()

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime/debug"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -53,11 +55,34 @@ func middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 		}()
 		res, err = next(ctx, method, req)
-		if err != nil {
+		if err != nil || strings.HasPrefix(method, "notifications/") {
 			return nil, err
 		}
 		return encodable(res)
 	}
+}
+
+// sending encodes a question once before the SDK does: it asks the questions that a handler returns for a legacy client from
+// goroutines of its own, where a panic of a user's encoder would end the process.
+func sending(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+		if _, ok := ctx.Value(runKey{}).(*run); ok && !strings.HasPrefix(method, "notifications/") {
+			if err := encodableParams(req.GetParams()); err != nil {
+				return nil, fmt.Errorf("encoding the params of %s: %w", method, err)
+			}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+func encodableParams(p mcp.Params) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	_, err = marshal(p)
+	return err
 }
 
 const panicMessage = "the handler panicked; the server's log has the details"
@@ -69,35 +94,30 @@ func panicked(method string) (mcp.Result, error) {
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: panicMessage}
 }
 
-// encodable runs the encoders that belong to the user, while a panic of theirs can still be recovered and an error of
-// theirs can still be told to the client.
+// encodable encodes a result once, here, where a panic of a user's encoder can still be recovered and an error of it can
+// still be told to the client: in the SDK's own goroutine the one would end the process and the other the response. The
+// result stays what it is, because the SDK has yet to complete it; only what a tool gave as structured content, which may be
+// large, is kept in its encoded form.
 func encodable(res mcp.Result) (mcp.Result, error) {
-	switch r := res.(type) {
-	case *mcp.CallToolResult:
-		if r == nil || r.StructuredContent == nil {
-			return res, nil
-		}
-		if _, done := r.StructuredContent.(json.RawMessage); done {
-			return res, nil
-		}
+	if v := reflect.ValueOf(res); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, errNoResult
+	}
+	if r, ok := res.(*mcp.CallToolResult); ok && r.StructuredContent != nil {
 		raw, err := marshal(r.StructuredContent)
 		if err != nil {
 			return nil, fmt.Errorf("encoding the tool's structured content: %w", err)
 		}
 		encoded := *r
 		encoded.StructuredContent = raw
-		return &encoded, nil
-	case nil, *mcp.InitializeResult, *mcp.DiscoverResult, *mcp.ListToolsResult, *mcp.ListPromptsResult,
-		*mcp.ListResourcesResult, *mcp.ListResourceTemplatesResult, *mcp.ReadResourceResult, *mcp.GetPromptResult,
-		*mcp.CompleteResult:
-		return res, nil
-	default: // of a custom method
-		if _, err := marshal(res); err != nil {
-			return nil, fmt.Errorf("encoding the result: %w", err)
-		}
-		return res, nil
+		res = &encoded
 	}
+	if _, err := marshal(res); err != nil {
+		return nil, fmt.Errorf("encoding the result: %w", err)
+	}
+	return res, nil
 }
+
+var errNoResult = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the handler returned neither a result nor an error"}
 
 func marshal(v any) (json.RawMessage, error) {
 	var out bytes.Buffer

@@ -3,9 +3,9 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"sync"
 	"time"
 
+	"github.com/hydrant-mcp/hydrant/internal/ctxmutex"
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
 )
 
@@ -17,7 +17,7 @@ const (
 
 // toolSchemas are the input schemas of a server's tools. The SDK has no accessor for them, so the server is asked.
 type toolSchemas struct {
-	mu     sync.Mutex
+	mu     ctxmutex.Mutex // held while the server is asked
 	byName map[string]json.RawMessage
 	asked  time.Time
 }
@@ -25,7 +25,9 @@ type toolSchemas struct {
 // ToolSchema implements [Engine].
 func (e *sdk) ToolSchema(ctx context.Context, name string) (json.RawMessage, bool, error) {
 	t := e.tools
-	t.mu.Lock()
+	if err := t.mu.Lock(ctx); err != nil {
+		return nil, false, err
+	}
 	defer t.mu.Unlock()
 	schema, known := t.byName[name]
 	age := time.Since(t.asked)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -77,7 +78,7 @@ func (e *sdk) call(ctx context.Context, m *Message, client Client, internal bool
 		defer timer.Stop()
 		select {
 		case <-c.responded:
-			ss.Close()
+			c.shut(ss)
 			return nil, context.Cause(ctx)
 		case <-timer.C:
 			c.fence()
@@ -86,7 +87,7 @@ func (e *sdk) call(ctx context.Context, m *Message, client Client, internal bool
 			return nil, fmt.Errorf("%w: %w", ErrAbandoned, context.Cause(ctx))
 		}
 	}
-	ss.Close() // waits for the SDK's goroutines; nothing is in flight
+	c.shut(ss)
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		<-ctx.Done() // the handler's own view of the deadline may have run out a moment before: it is one and the same
 	}
@@ -96,7 +97,7 @@ func (e *sdk) call(ctx context.Context, m *Message, client Client, internal bool
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.response.Error != nil {
-		return nil, wireError(c.response.Error)
+		return nil, wireError(m.Method, c.response.Error)
 	}
 	return c.response.Result, nil
 }
@@ -195,7 +196,7 @@ func sessionState(s *State) (*mcp.ServerSessionState, error) {
 
 // wireError gives an error the form that it has for a client. Handlers may return any error; the SDK gives those the code
 // 0, which JSON-RPC does not have.
-func wireError(err error) *jsonrpc.Error {
+func wireError(method string, err error) *jsonrpc.Error {
 	out := jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		out.Data = wire.Data
@@ -206,5 +207,12 @@ func wireError(err error) *jsonrpc.Error {
 			out.Message = wire.Message
 		}
 	}
+	if strings.Contains(out.Message, sdkQuotesParams) {
+		out.Message = "invalid params: they do not have the form that " + method + " takes"
+	}
 	return &out
 }
+
+// sdkQuotesParams is in those of the SDK's messages that repeat the params. In these there may be what the client did not
+// send: the handler's own requestState.
+const sdkQuotesParams = "unmarshaling \""

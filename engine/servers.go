@@ -6,6 +6,8 @@ import (
 	"weak"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hydrant-mcp/hydrant/internal/ctxmutex"
 )
 
 // servers has one entry for each [mcp.Server] that an engine was made of. The SDK has no way to ask for or to remove a
@@ -25,7 +27,8 @@ func adopt(server *mcp.Server) *toolSchemas {
 		return s
 	}
 	server.AddReceivingMiddleware(middleware)
-	s := &toolSchemas{}
+	server.AddSendingMiddleware(sending)
+	s := &toolSchemas{mu: ctxmutex.New()}
 	servers.known[key] = s
 	runtime.AddCleanup(server, func(key weak.Pointer[mcp.Server]) {
 		servers.Lock()
