@@ -22,11 +22,18 @@ type Faults struct {
 	plan     Plan
 	calls    map[Operation]uint64
 	injected map[Kind]int
+	singles  map[Operation]single
+}
+
+// single is a fault of one call.
+type single struct {
+	call  uint64
+	rates Rates
 }
 
 // New carries out a plan. It panics when the plan's rates cannot be meant.
 func New(plan Plan) *Faults {
-	f := &Faults{calls: map[Operation]uint64{}, injected: map[Kind]int{}}
+	f := &Faults{calls: map[Operation]uint64{}, injected: map[Kind]int{}, singles: map[Operation]single{}}
 	f.Set(plan)
 	return f
 }
@@ -42,6 +49,13 @@ func (f *Faults) Set(plan Plan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan = plan
+}
+
+// FailNext gives one call of an operation rates of its own, beside the plan: the next one but n.
+func (f *Faults) FailNext(op Operation, n int, rates Rates) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.singles[op] = single{f.calls[op] + uint64(n) + 1, rates}
 }
 
 // Injected says how many faults there were, by kind.
@@ -72,7 +86,11 @@ func (f *Faults) next(op Operation, writes, swaps bool) (fate, time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[op]++
-	next := f.plan.fate(op, f.calls[op])
+	plan := f.plan
+	if one, ok := f.singles[op]; ok && one.call == f.calls[op] {
+		plan.Only = map[Operation]Rates{op: one.rates}
+	}
+	next := plan.fate(op, f.calls[op])
 	switch {
 	case next.kind == Lost && !writes:
 		next.kind = Error

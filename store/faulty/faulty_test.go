@@ -190,6 +190,17 @@ func TestThePlanIsDeterministic(t *testing.T) {
 	assert.NotEqual(t, quiet, other)
 }
 
+func TestOneCallFails(t *testing.T) {
+	faults := faulty.New(faulty.Plan{})
+	st := faults.Wrap(memory.New())
+	require.NoError(t, st.RaiseTopic(t.Context(), "t"))
+	faults.FailNext(faulty.RaiseTopic, 2, faulty.Rates{Lost: 1})
+	for i := range 5 {
+		err := st.RaiseTopic(t.Context(), "t")
+		assert.Equal(t, i == 2, err != nil)
+	}
+}
+
 func TestParse(t *testing.T) {
 	p, err := faulty.Parse("seed=1, error=0.03,throttle=0.01,lost=0.01,append_event.lost=0.5,append_event.conflict=0.1,timeout=0.02,latency=20ms,patience=1s")
 	require.NoError(t, err)

@@ -9,14 +9,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"go.uber.org/goleak"
 
 	"github.com/hydrant-mcp/hydrant/handler"
 	"github.com/hydrant-mcp/hydrant/internal/cmd/soak/client"
 	"github.com/hydrant-mcp/hydrant/store/faulty"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // mixed is a plan of which this share of all operations fails, in every way.
 func mixed(seed uint64, share float64) faulty.Plan {

@@ -94,13 +94,18 @@ func btoi(b bool) int {
 	return 0
 }
 
+// end ends a world that has a clock of its own.
 func (w *world) end() {
+	time.Sleep(callsEnd) // calls that nobody waits for any more go on until then
+	w.stop()
+	synctest.Wait()
+}
+
+func (w *world) stop() {
 	w.client.HTTP.CloseIdleConnections()
-	time.Sleep(callsEnd) // of the world's own clock: calls that nobody waits for any more go on until then
 	for _, i := range w.instances {
 		i.kill()
 	}
-	synctest.Wait()
 }
 
 // newClient gives a client whose every connection goes to the next instance that lives.
@@ -153,7 +158,7 @@ var errRefused = fmt.Errorf("connection refused")
 func newInstance(name string, w *world, opts handler.Options) *instance {
 	i := &instance{name: name, conns: make(chan net.Conn), dead: make(chan struct{})}
 	i.store = &switched{Store: w.faults.Wrap(w.under)}
-	i.handler = handler.New(newServer(w.runs), i.store, &opts)
+	i.handler = handler.New(newServer(w.runs, name), i.store, &opts)
 	i.server = &http.Server{
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set(client.HeaderInstance, name)
@@ -271,7 +276,7 @@ func (r *runs) twice() (keys []string) {
 const maxRound = 3
 
 // newServer has a tool for each way of working. All take a key, and return it.
-func newServer(r *runs) *mcp.Server {
+func newServer(r *runs, instance string) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ServerOptions{
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
@@ -296,6 +301,7 @@ func newServer(r *runs) *mcp.Server {
 	})
 	tool("slow", func(ctx context.Context, req *mcp.CallToolRequest, in input) (*mcp.CallToolResult, error) {
 		r.ran(in.Key)
+		r.ran(in.Key + " on " + instance)
 		for i := range max(in.N, 1) {
 			if in.N > 0 && req.Params.GetProgressToken() != nil {
 				_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
@@ -381,10 +387,15 @@ func (l *logBook) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// keyOf is what the store knows a session by.
+func keyOf(s *client.Session) string {
+	sum := sha256.Sum256([]byte("default\x00" + s.ID))
+	return hex.EncodeToString(sum[:])
+}
+
 // of gives the messages about a session, each with its level.
 func (l *logBook) of(s *client.Session) (messages []string) {
-	sum := sha256.Sum256([]byte("default\x00" + s.ID))
-	id := hex.EncodeToString(sum[:])[:12]
+	id := keyOf(s)[:12]
 	for _, e := range l.entries() {
 		if e.Session == id {
 			messages = append(messages, e.Level+" "+e.Msg)

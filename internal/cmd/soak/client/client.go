@@ -44,8 +44,12 @@ type Client struct {
 	Cut func() int64
 	// Patience bounds one call, with all that the protocol has for it. Default: 60 seconds.
 	Patience time.Duration
+	// ComeBack is how long it waits before it comes back where the stream has not said. Default: half a second.
+	ComeBack time.Duration
 	// Capabilities are what the client declares. Default: elicitation.
 	Capabilities string
+	// Token is the bearer token; empty: none.
+	Token string
 }
 
 func (c *Client) patience() time.Duration {
@@ -53,6 +57,13 @@ func (c *Client) patience() time.Duration {
 		return c.Patience
 	}
 	return time.Minute
+}
+
+func (c *Client) comeBack() time.Duration {
+	if c.ComeBack > 0 {
+		return c.ComeBack
+	}
+	return 500 * time.Millisecond
 }
 
 func (c *Client) capabilities() string {
@@ -103,6 +114,9 @@ func (c *Client) send(ctx context.Context, method, body string, headers ...strin
 	case http.MethodGet:
 		req.Header.Set("Accept", "text/event-stream")
 	}
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
+	}
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i+1] != "" {
 			req.Header.Set(headers[i], headers[i+1])
@@ -140,6 +154,17 @@ func (r *cutReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p[:min(int64(len(p)), r.left)])
 	r.left -= int64(n)
 	return n, err
+}
+
+// Do makes one HTTP request, of a session if it has one, and gives its response as it is.
+func (s *Session) Do(ctx context.Context, method, body string, headers ...string) (status int, header http.Header, text string, err error) {
+	r, err := s.send(ctx, method, body, s.headers(headers...)...)
+	if err != nil {
+		return 0, nil, "", err
+	}
+	defer r.close()
+	raw, err := io.ReadAll(r.body)
+	return r.status, r.header, string(raw), err
 }
 
 // pause waits, unless ctx ends.
@@ -262,6 +287,8 @@ type Request struct {
 	Progress string
 	// Answer answers a question of the server's. Nil: they are cancelled.
 	Answer func(params json.RawMessage) string
+	// Unanswered leaves questions without an answer.
+	Unanswered bool
 	// StreamOnly accepts nothing but an event stream.
 	StreamOnly bool
 	// Drop is called with the number of each event of the POST's stream, from 1 on; true breaks the connection after it.

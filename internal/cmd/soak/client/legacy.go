@@ -29,9 +29,6 @@ func (c *Client) Initialize(ctx context.Context, version string) (*Session, *Out
 	return s, o
 }
 
-// comeBack is how long a client waits before it comes back where the stream has not said.
-const comeBack = 500 * time.Millisecond
-
 // Call makes a request and does all that the protocol has for it.
 func (s *Session) Call(ctx context.Context, q Request) *Outcome {
 	ctx, cancel := context.WithTimeout(ctx, s.patience())
@@ -214,7 +211,7 @@ func (f *follower) take(ctx context.Context, data string) {
 			o.Wrong = append(o.Wrong, "progress that belongs to somebody else: "+clip(data))
 		}
 	default:
-		if id := string(m.ID); !f.answered[id] {
+		if id := string(m.ID); !f.answered[id] && !f.request.Unanswered {
 			f.answered[id] = true
 			result := f.request.answer(m.Params)
 			if o.trace("question"); !f.session.Answer(ctx, id, result, o) {
@@ -236,7 +233,7 @@ func (s *Session) Notify(ctx context.Context, method, params string, o *Outcome)
 
 func (s *Session) deliver(ctx context.Context, body string, o *Outcome) bool {
 	for {
-		wait := comeBack
+		wait := s.comeBack()
 		r, err := s.send(ctx, http.MethodPost, body, s.headers()...)
 		if err == nil {
 			o.heard("POST of an answer or a notification", r)
@@ -262,7 +259,7 @@ func (s *Session) deliver(ctx context.Context, body string, o *Outcome) bool {
 func (f *follower) resume(ctx context.Context) {
 	s, o := f.session, f.outcome
 	for !f.done {
-		wait := comeBack
+		wait := s.comeBack()
 		if f.retry > 0 {
 			wait = f.retry
 		}
@@ -300,7 +297,7 @@ func (s *Session) Delete(ctx context.Context) (status, tries int) {
 	defer cancel()
 	for {
 		tries++
-		wait := comeBack
+		wait := s.comeBack()
 		r, err := s.send(ctx, http.MethodDelete, "", s.headers()...)
 		if err == nil {
 			drain(r)
