@@ -12,8 +12,7 @@ import (
 )
 
 // A cutter is a proxy whose connections to the client break in the middle of a streamed answer, where it is told to: so
-// many bytes after the first complete event that has an id, because from there on nothing may be lost. Everything else
-// passes.
+// many bytes after the client holds an event id, because from there on nothing may be lost. Everything else passes.
 type cutter struct {
 	target string // the endpoint behind it
 	addr   string
@@ -45,7 +44,8 @@ func startCutter(t testing.TB, target string) *cutter {
 
 func (c *cutter) url() string { return "http://" + c.addr + "/mcp" }
 
-// cutNext makes the next streamed answers break off, the first one after[0] bytes behind its first event that has an id.
+// cutNext makes the next streamed answers break off, the first one after[0] bytes behind its first event that has an id; one
+// to a GET that has brought an id, counted from its beginning.
 func (c *cutter) cutNext(after ...int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,10 +120,14 @@ func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The answer to a call, or the rest of one; not the stream on which nothing may ever come.
 	call := bytes.Contains(body, []byte(`"tools/call"`)) || r.Header.Get("Last-Event-ID") != ""
 	if !call || resp.Header.Get("Content-Type") != "text/event-stream" {
-		c.pass(w, resp.Body, -1)
+		c.pass(w, resp.Body, -1, -1)
 		return
 	}
-	if c.pass(w, resp.Body, c.next()) {
+	begin := -1
+	if r.Method == http.MethodGet {
+		begin = 0
+	}
+	if c.pass(w, resp.Body, c.next(), begin) {
 		c.mu.Lock()
 		c.cuts++
 		c.mu.Unlock()
@@ -131,10 +135,10 @@ func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pass copies a body, at most as far as the cut; then it is true.
-func (c *cutter) pass(w http.ResponseWriter, body io.Reader, after int) bool {
+// pass copies a body, at most as far as the cut, which is so many bytes after begin; then it is true. A negative begin is
+// the end of the first event that has an id.
+func (c *cutter) pass(w http.ResponseWriter, body io.Reader, after, begin int) bool {
 	var seen []byte
-	begin := -1 // the end of the first event with an id
 	chunk := make([]byte, 32<<10)
 	for {
 		n, err := body.Read(chunk)

@@ -2,10 +2,12 @@ package streams
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,42 +32,84 @@ func rawClient(t testing.TB, url string) *raw.Client {
 const steps = 3
 
 // The race that lost responses: the server sends the response to a stream that has just died. The connection breaks at one
-// byte after the other behind the first event id, in the POST and once more in the GET that fetches the rest, and each time
-// the client ends with one response and every notification once.
+// byte after the other behind the first event id, and once more in the GET that fetches the rest, and each time the client
+// ends with one response and has every notification and every question once.
 func TestNoCutLosesAResponse(t *testing.T) {
-	cluster := harness.StartForTest(t, harness.Config{})
-	length, boundaries := streamedCall(t, cluster.URL())
-	offsets := everyOffset(length, boundaries)
-	var (
-		wg      sync.WaitGroup
-		mu      sync.Mutex
-		resumes = map[int]int{}
-		next    = make(chan int)
-	)
-	for worker := range workers {
-		wg.Go(func() {
-			cut := startCutter(t, cluster.URL())
-			c := rawClient(t, cut.url())
-			s, o := c.Initialize(t.Context(), legacy)
-			if !assert.NotNil(t, s, "%v", o.Trace) {
-				for range next {
+	for _, c := range []struct {
+		name          string
+		env           map[string]string
+		tool          string
+		arguments     string
+		want          string
+		notifications int // negative: as many as it takes to wait
+	}{
+		{"of a tool that reports progress", nil, "progress", fmt.Sprintf(`{"n":%d,"ms":5}`, steps), "done", steps},
+		{"of a tool that asks and waits", nil, "ask", `{"message":"?"}`, answered, 0},
+		{"of a tool that returns its question", nil, "ask_mrtr", `{"message":"?"}`, answered, 0},
+		{
+			"of a suspended call", map[string]string{"HYDRANT_ASK": "suspend"}, "ask_mrtr", `{"message":"?"}`, answered, -1,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cluster := harness.StartForTest(t, harness.Config{Env: c.env})
+			call := func(s *raw.Session, token string) *raw.Outcome {
+				q := raw.Tool(c.tool, c.arguments)
+				if c.notifications >= 0 {
+					q.Progress = fmt.Sprintf("%q", token)
 				}
-				return
+				q.Answer = func(json.RawMessage) string { return `{"action":"accept","content":{"answer":"yes"}}` }
+				return s.Call(t.Context(), q)
 			}
+			length, boundaries := streamed(t, cluster.URL(), func(s *raw.Session) *raw.Outcome { return call(s, "reference") })
+			offsets := everyOffset(length, boundaries)
+			resumes := eachCut(t, cluster.URL(), offsets, length, func(s *raw.Session, at int, where func(*raw.Outcome) string) int {
+				o := call(s, strconv.Itoa(at))
+				assert.Equal(t, raw.Answered, o.Fate, where(o))
+				assert.Equal(t, c.want, o.Text(), where(o))
+				assert.Empty(t, o.Wrong, where(o))
+				if c.notifications >= 0 {
+					assert.Equal(t, c.notifications, o.Notifications, where(o))
+				}
+				return o.Resumes
+			})
+			t.Logf("%d bytes, %d cuts; calls by the number of connections that fetched the rest: %v",
+				length, len(offsets), resumes)
+			delete(resumes, 0)
+			assert.NotEmpty(t, resumes, "the cuts must have cut something")
+		})
+	}
+}
+
+const answered = `{"action":"accept","content":{"answer":"yes"}}`
+
+// eachCut makes a call for each offset, cut there, and counts what the calls give.
+func eachCut(
+	t *testing.T, url string, offsets []int, length int,
+	call func(s *raw.Session, at int, where func(*raw.Outcome) string) int,
+) map[int]int {
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		counts = map[int]int{}
+		next   = make(chan int)
+	)
+	for range workers {
+		wg.Go(func() {
+			cut := startCutter(t, url)
+			s, o := rawClient(t, cut.url()).Initialize(t.Context(), legacy)
+			assert.NotNil(t, s, "%v", o.Trace)
 			for at := range next {
+				if s == nil {
+					continue
+				}
 				// Where the second connection breaks has nothing to do with the first.
 				cut.cutNext(at, at*7%max(length, 1))
-				q := raw.Tool("progress", fmt.Sprintf(`{"n":%d,"ms":5}`, steps))
-				q.Progress = fmt.Sprintf(`"%d at %d"`, worker, at)
-				o := s.Call(t.Context(), q)
-				where := fmt.Sprintf("cut %d bytes after the first event id, %d times\n%s", at, cut.count(),
-					strings.Join(o.Trace, "\n"))
-				assert.Equal(t, raw.Answered, o.Fate, where)
-				assert.Equal(t, "done", o.Text(), where)
-				assert.Empty(t, o.Wrong, where)
-				assert.Equal(t, steps, o.Notifications, where)
+				n := call(s, at, func(o *raw.Outcome) string {
+					return fmt.Sprintf("cut %d bytes after the first event id, %d times\n%s", at, cut.count(),
+						strings.Join(o.Trace, "\n"))
+				})
 				mu.Lock()
-				resumes[o.Resumes]++
+				counts[n]++
 				mu.Unlock()
 			}
 		})
@@ -75,14 +119,36 @@ func TestNoCutLosesAResponse(t *testing.T) {
 	}
 	close(next)
 	wg.Wait()
-	t.Logf("%d bytes, %d cuts; calls by the number of connections that fetched the rest: %v", length, len(offsets), resumes)
-	assert.Greater(t, len(slices.Collect(maps.Keys(resumes))), 1, "the cuts must have cut something")
+	return counts
+}
+
+// streamed makes a call without a cut, and gives the length of its last answer behind the first event, and where the events
+// in it end.
+func streamed(t *testing.T, url string, call func(s *raw.Session) *raw.Outcome) (length int, boundaries []int) {
+	t.Helper()
+	cut := startCutter(t, url)
+	s, o := rawClient(t, cut.url()).Initialize(t.Context(), legacy)
+	require.NotNil(t, s, "%v", o.Trace)
+	o = call(s)
+	require.Equal(t, raw.Answered, o.Fate, "%v", o.Trace)
+	require.True(t, o.HeldID)
+	rest := cut.rest()
+	for at := range rest {
+		if bytes.HasSuffix(rest[:at+1], []byte("\n\n")) {
+			boundaries = append(boundaries, at+1)
+		}
+	}
+	return len(rest), boundaries
 }
 
 // The same with the official Go SDK's client, and what it does by itself when a connection breaks.
 func TestNoCutLosesAResponseOfTheSDK(t *testing.T) {
 	cluster := harness.StartForTest(t, harness.Config{})
-	length, boundaries := streamedCall(t, cluster.URL())
+	length, boundaries := streamed(t, cluster.URL(), func(s *raw.Session) *raw.Outcome {
+		q := raw.Tool("progress", fmt.Sprintf(`{"n":%d,"ms":5}`, steps))
+		q.Progress = `"steps"`
+		return s.Call(t.Context(), q)
+	})
 	const stride = 64
 	var offsets []int
 	for at := 0; at <= length; at += stride {
@@ -122,28 +188,6 @@ func TestNoCutLosesAResponseOfTheSDK(t *testing.T) {
 
 // workers is how many clients are cut at a time. Each waits before it comes back, so that many cost little.
 const workers = 64
-
-// streamedCall makes the call without a cut, and gives the length of its answer behind the first event, and where the
-// events in it end.
-func streamedCall(t *testing.T, url string) (length int, boundaries []int) {
-	t.Helper()
-	cut := startCutter(t, url)
-	s, o := rawClient(t, cut.url()).Initialize(t.Context(), legacy)
-	require.NotNil(t, s, "%v", o.Trace)
-	q := raw.Tool("progress", fmt.Sprintf(`{"n":%d,"ms":5}`, steps))
-	q.Progress = `"reference"`
-	o = s.Call(t.Context(), q)
-	require.Equal(t, raw.Answered, o.Fate, "%v", o.Trace)
-	require.Equal(t, steps, o.Notifications)
-	require.True(t, o.HeldID)
-	rest := cut.rest()
-	for at := range rest {
-		if bytes.HasSuffix(rest[:at+1], []byte("\n\n")) {
-			boundaries = append(boundaries, at+1)
-		}
-	}
-	return len(rest), boundaries
-}
 
 // everyOffset is where to cut an answer: everywhere, or where LONG is not set at every 16th byte and around the ends of
 // events.
