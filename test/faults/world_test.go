@@ -317,6 +317,7 @@ func newServer(r *runs, instance string) *mcp.Server {
 		}
 		return text(in.Key), nil
 	})
+	tool("panic", func(context.Context, *mcp.CallToolRequest, input) (*mcp.CallToolResult, error) { panic("boom") })
 	tool("large", func(_ context.Context, _ *mcp.CallToolRequest, in input) (*mcp.CallToolResult, error) {
 		r.ran(in.Key)
 		return text(filler(in.Key, in.Bytes)), nil
