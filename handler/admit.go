@@ -56,8 +56,11 @@ func (h *Handler) admit(q *request) (done bool, f *failure) {
 	q.name, q.engine = h.opts.Name, h.engine
 	if h.opts.Tenant != nil {
 		name, server, err := h.opts.Tenant(q.http)
-		if err != nil || server == nil {
+		if err != nil {
 			return false, errTenant(err)
+		}
+		if server == nil {
+			return false, errNoTenant()
 		}
 		q.name, q.engine = name, h.newEngine(server)
 	}

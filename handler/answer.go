@@ -23,6 +23,9 @@ type answer struct {
 // keepAlive is how often a silent stream carries a comment: proxies cut what is idle.
 const keepAlive = 15 * time.Second
 
+// writeWait is how long one write may take.
+const writeWait = 10 * time.Second
+
 // streams says whether something can go out before the response.
 func (a *answer) streams() bool { return a.accept.stream && !a.runtime.Buffered }
 
@@ -94,7 +97,12 @@ func (a *answer) write(b []byte) {
 	if a.broken {
 		return
 	}
+	// A client that does not read must not hold up what else this goroutine does for the call. Where the writer has no
+	// deadlines, its platform bounds it.
+	control := http.NewResponseController(a.w)
+	_ = control.SetWriteDeadline(time.Now().Add(writeWait))
 	n, err := a.w.Write(b)
+	_ = control.SetWriteDeadline(time.Time{})
 	a.written += int64(n)
 	if err == nil && context.Cause(a.http.Context()) == context.Canceled {
 		err = context.Canceled // net/http buffers: a write to nobody can succeed. Any other cause is the end of the process
@@ -114,7 +122,11 @@ func (a *answer) flush() {
 	if a.broken || a.runtime.Buffered {
 		return
 	}
-	a.lost(http.NewResponseController(a.w).Flush())
+	control := http.NewResponseController(a.w)
+	_ = control.SetWriteDeadline(time.Now().Add(writeWait))
+	err := control.Flush()
+	_ = control.SetWriteDeadline(time.Time{})
+	a.lost(err)
 }
 
 // end ends the response while the HTTP request goes on. Only HTTP/1.1 on a connection of our own can do that; elsewhere the

@@ -60,7 +60,7 @@ func (e legacySessions) answered(ctx context.Context, x *exchange) *failure {
 		Result json.RawMessage `json:"result,omitempty"`
 		Error  json.RawMessage `json:"error,omitempty"`
 	}{x.msg.result, x.msg.err}
-	err = e.h.store.PutAnswer(ctx, q.Exchange, q.Slot, encode(answer), time.Now().Add(e.h.opts.CallTimeout+retention))
+	err = e.h.store.PutAnswer(ctx, q.Exchange, q.Slot, encode(answer), time.Now().Add(e.h.opts.AskTimeout+e.h.opts.CallTimeout+retention))
 	if err != nil && !errors.Is(err, store.ErrExists) {
 		return errStore(err)
 	}
@@ -92,9 +92,12 @@ type item struct {
 	question *question
 }
 
-// maxQueue bounds what a server may send ahead of a client that does not read, in messages. Only notifications are
-// dropped beyond it.
-const maxQueue = 10_000
+// maxQueue and maxQueued bound what a server may send ahead of a client that does not read, in messages and in bytes. Only
+// notifications are dropped beyond them.
+const (
+	maxQueue  = 10_000
+	maxQueued = 16 << 20
+)
 
 // outgoing takes what the server sends while a call runs. It is the engine's client, and never blocks it.
 type outgoing struct {
@@ -103,6 +106,7 @@ type outgoing struct {
 
 	mu      sync.Mutex
 	queue   []item
+	queued  int // bytes
 	dropped int
 }
 
@@ -133,10 +137,11 @@ func (o *outgoing) Ask(method string, params json.RawMessage, answer func(json.R
 func (o *outgoing) push(it item) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.queue) >= maxQueue && it.question == nil {
+	if (len(o.queue) >= maxQueue || o.queued >= maxQueued) && it.question == nil {
 		o.dropped++
 		return
 	}
+	o.queued += len(it.msg)
 	o.queue = append(o.queue, it)
 	select {
 	case o.ready <- struct{}{}:
@@ -148,6 +153,6 @@ func (o *outgoing) take() (items []item, dropped int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	items, dropped = o.queue, o.dropped
-	o.queue, o.dropped = nil, 0
+	o.queue, o.queued, o.dropped = nil, 0, 0
 	return items, dropped
 }

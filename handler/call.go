@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -20,6 +21,8 @@ import (
 
 // A policy is how a request may be answered over a stream.
 type policy struct {
+	// inline: it is never a stream before its response.
+	inline bool
 	// durable: the stream can be resumed; its events are in the store before they are sent.
 	durable bool
 	// prime: the stream begins with an event that is only an id, so that a cut in mid-call can be resumed. Clients before
@@ -45,7 +48,9 @@ type call struct {
 	pending map[string]*question
 	asked   time.Time // the last question
 	looked  time.Time // for cancellations
-	cancels int64     // the session's cancellations that are none of ours
+	left    time.Time // when the client's connection ended, if it has
+	told    watched
+	cancels int64 // the session's cancellations that are none of ours
 }
 
 // outcome is what has become of a call: a result, questions, or a failure.
@@ -86,7 +91,8 @@ func (c *call) conduct(ctx context.Context, state *engine.State) *failure {
 	c.cancel, c.pending = cancel, map[string]*question{}
 	c.out = newOutgoing(c.mayAsk)
 	if x.session != nil {
-		c.session, c.cancels = x.session.Key, x.session.Cancels
+		x.key = x.session.Key // what a request changes of its session is nobody else's to read meanwhile
+		c.session, c.cancels = x.key, x.session.Cancels
 	}
 	x.hang = make(chan time.Duration, 1)
 	done := make(chan outcome, 1)
@@ -123,20 +129,22 @@ func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
 	if c.policy.durable {
 		look.Reset(cancelAfter)
 	}
-	if c.policy.durable && c.streams() && !c.accept.json {
+	if c.policy.durable && c.mayStream() && !c.accept.json {
 		c.begin(ctx) // it becomes a stream anyway: then one that can be resumed from its start
 	}
-	var changed <-chan struct{}
+	defer func() { c.told.stop() }()
+	gone := c.http.Context().Done()
 	for {
 		select {
 		case <-c.out.ready:
+			asked := len(c.pending)
 			c.forward(ctx)
 			silence.Stop()
-			if len(c.pending) > 0 {
-				look.Reset(pace(time.Since(c.asked), changed != nil))
+			if len(c.pending) > asked { // only then: a tool that talks all the time must not keep us from looking
+				look.Reset(pace(time.Since(c.asked), c.told.answers))
 			}
 		case <-silence.C:
-			if c.streams() {
+			if c.mayStream() {
 				c.begin(ctx)
 			}
 		case <-alive.C:
@@ -147,24 +155,26 @@ func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
 			c.beat(ctx)
 		case retry := <-c.x.hang:
 			c.hangUp(ctx, retry)
-		case <-changed:
-			c.lookAround(ctx)
+		case <-gone: // a client that cancels closes its connection as well, as a rule
+			gone, c.left = nil, time.Now()
+			if c.policy.durable {
+				look.Reset(c.nextLook())
+			}
+		case <-c.told.changed:
+			c.lookAround(ctx, true)
 		case <-look.C:
-			if changed == nil {
-				changed = c.watch(ctx)
-			}
-			c.lookAround(ctx)
-			next := cancelEvery
-			if len(c.pending) > 0 {
-				next = pace(time.Since(c.asked), changed != nil)
-			}
-			look.Reset(next)
+			c.watch(ctx)
+			c.lookAround(ctx, false)
+			look.Reset(c.nextLook())
 		case o := <-done:
 			c.forward(ctx) // what came before the response
 			return o
 		}
 	}
 }
+
+// mayStream says whether something can go out before the response.
+func (c *call) mayStream() bool { return c.streams() && !c.policy.inline }
 
 // newTimer makes a timer that has not been started when d is zero.
 func newTimer(d time.Duration) *time.Timer {
@@ -213,7 +223,7 @@ func (c *call) forward(ctx context.Context) {
 	if len(items) == 0 {
 		return
 	}
-	if !c.streams() { // there is no way to tell the client before the response; questions have been refused already
+	if !c.mayStream() { // there is no way to tell the client before the response; questions have been refused already
 		if c.h.opts.LateNotifications && c.accept.stream && len(c.late)+len(items) <= maxQueue {
 			c.late = append(c.late, items...)
 		}
@@ -307,15 +317,14 @@ func (c *call) finish(ctx context.Context, o outcome) *failure {
 		c.x.op.responded(o.result)
 		response = c.bounded(encodeResult(c.x.msg.id, o.result), c.x.msg.id)
 	}
-	for _, it := range c.late {
-		c.event(it.msg)
-	}
+	c.sendLate(response)
 	if !c.streaming {
 		c.respond(response)
 		return nil
 	}
 	id := ""
 	if c.box != nil {
+		outer := ctx
 		ctx, stop := toStore(ctx)
 		defer stop()
 		if cancelled {
@@ -324,7 +333,7 @@ func (c *call) finish(ctx context.Context, o outcome) *failure {
 			}
 			return nil
 		}
-		stored, signed, err := c.box.finish(ctx, response)
+		stored, signed, err := c.store(outer, response)
 		if errors.Is(err, store.ErrTooLarge) {
 			// Whoever is attached gets it all the same; whoever comes back is told why there is nothing.
 			_, _, err = c.box.finish(ctx, errResponseSize(int64(len(response)), store.MaxEvent).encode(c.x.msg.id))
@@ -342,6 +351,49 @@ func (c *call) finish(ctx context.Context, o outcome) *failure {
 	return nil
 }
 
+// sendLate sends what could not go out before the response, as far as it fits beside it.
+func (c *call) sendLate(response json.RawMessage) {
+	room := int64(math.MaxInt64)
+	if most := c.runtime.MaxResponse; most > 0 {
+		room = most - int64(len(response)) - frameOverhead
+	}
+	for _, it := range c.late {
+		if room -= int64(len(it.msg)) + frameOverhead; room < 0 {
+			return
+		}
+		c.event(it.msg)
+	}
+}
+
+// frameOverhead is more than an event's own lines take.
+const frameOverhead = 64
+
+// store stores the response. While nobody is attached it is the only one that there will ever be: then a store that is away
+// is waited for, as long as the call may last.
+func (c *call) store(ctx context.Context, response json.RawMessage) (json.RawMessage, string, error) {
+	for wait := storeRetry; ; wait = min(2*wait, storeRetryMost) {
+		storeCtx, stop := toStore(ctx)
+		stored, id, err := c.box.finish(storeCtx, response)
+		stop()
+		gone := c.broken || c.http.Context().Err() != nil
+		if !errors.Is(err, store.ErrUnavailable) || !gone || ctx.Err() != nil {
+			return stored, id, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		c.beat(ctx)
+	}
+}
+
+const (
+	storeRetry     = 100 * time.Millisecond
+	storeRetryMost = 5 * time.Second
+)
+
 func errCancelledCall() *failure {
 	const codeCancelled = -32800 // as in LSP; MCP has none
 	return refuse(http.StatusOK, codeCancelled, slog.LevelDebug, "the request was cancelled")
@@ -351,7 +403,7 @@ func errCancelledCall() *failure {
 // basic/transports: a server may close the connection to let the client poll). The call goes on, and this HTTP request
 // with it, until the response is stored.
 func (c *call) hangUp(ctx context.Context, retry time.Duration) {
-	if !c.policy.prime || !c.streams() {
+	if !c.policy.prime || !c.mayStream() {
 		return // the client would not come back
 	}
 	c.begin(ctx)

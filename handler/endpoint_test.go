@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +26,30 @@ import (
 	"github.com/hydrant-mcp/hydrant/store/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The tests run twice: over a store that is looked at, and over one that tells.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if storeTells = true; code == 0 {
+		code = m.Run()
+	}
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+var storeTells bool
+
+// tellingStore is a store that tells what changes.
+type tellingStore struct{ *brokenStore }
+
+func (s tellingStore) Watch(ctx context.Context, w store.Watched, changed func()) error {
+	if err := s.count("watch"); err != nil {
+		return err
+	}
+	return s.Store.(store.Watcher).Watch(ctx, w, changed)
+}
 
 // An endpoint is an MCP endpoint under test. With fresh it gives every HTTP request a newly built server and handler: what
 // works then does not depend on the memory of a process.
@@ -67,6 +91,9 @@ func open(t *testing.T, s setup, fresh bool) *endpoint {
 		var st store.Store
 		if !s.noStore {
 			st = e.store
+			if storeTells {
+				st = tellingStore{e.store}
+			}
 		}
 		return New(s.server(), st, &s.opts)
 	}

@@ -194,9 +194,16 @@ func (e legacySessions) open(ctx context.Context, x *exchange, result json.RawMe
 	return nil
 }
 
+// change changes the session in the store. The exchange keeps what it has read: others read that at the same time. The
+// messages of a batch come one after the other, and see what those before them changed.
 func (e legacySessions) change(ctx context.Context, x *exchange, change func(*store.Session) bool) *failure {
-	if err := store.ChangeSession(ctx, e.h.store, x.session, change); err != nil {
+	s := *x.session
+	s.Subscriptions, s.Cancelled = slices.Clone(s.Subscriptions), slices.Clone(s.Cancelled)
+	if err := store.ChangeSession(ctx, e.h.store, &s, change); err != nil {
 		return errStore(err)
+	}
+	if x.shared != nil {
+		*x.shared = s
 	}
 	return nil
 }
@@ -211,6 +218,9 @@ func (legacySessions) outlives() bool { return true }
 // whose stream is that of several requests. From 2025-11-25 on, a call that takes its time becomes a stream, so that the
 // client holds an id.
 func (e legacySessions) policy(x *exchange) policy {
+	if x.msg.method == "initialize" {
+		return policy{inline: true} // its answer has a header that is not known before
+	}
 	if x.session == nil || x.shared != nil {
 		return policy{after: e.h.opts.AliveAfter}
 	}
@@ -222,6 +232,9 @@ func (e legacySessions) policy(x *exchange) policy {
 }
 
 func (e legacySessions) serve(ctx context.Context, a *answer, x *exchange, state *engine.State) *failure {
+	if x.msg.method == "subscriptions/listen" {
+		return errNoListen()
+	}
 	x.suspendable = x.suspends()
 	return a.conduct(ctx, x, state)
 }

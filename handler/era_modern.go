@@ -26,6 +26,10 @@ func (modernEra) rehydrate(ctx context.Context, x *exchange) (*engine.State, *fa
 	if caps, _ := rawjson.Get(x.msg.meta, metaCapabilities); !rawjson.IsObject(caps) {
 		return nil, errParams("params._meta must have %q, an object", metaCapabilities)
 	}
+	var decoded map[string]any
+	if json.Unmarshal(x.msg.meta, &decoded) != nil { // the SDK would take it for a message of the legacy era
+		return nil, errParams("params._meta has a number that no decoder takes")
+	}
 	if f := x.checkHeaders(ctx); f != nil {
 		return nil, f
 	}
@@ -44,7 +48,7 @@ func (modernEra) settle(ctx context.Context, x *exchange, result json.RawMessage
 	}
 	requests, ok := rawjson.Get(result, "inputRequests")
 	if !ok {
-		return result, nil
+		return withoutState(x.msg.method, result), nil
 	}
 	declared, _ := rawjson.Get(x.msg.meta, metaCapabilities)
 	if missing := undeclared(requests, declared); len(missing) > 0 {

@@ -49,6 +49,9 @@ func (legacyStateless) run(ctx context.Context, x *exchange, state *engine.State
 }
 
 func (legacyStateless) serve(ctx context.Context, a *answer, x *exchange, state *engine.State) *failure {
+	if x.msg.method == "subscriptions/listen" {
+		return errNoListen()
+	}
 	return a.conduct(ctx, x, state)
 }
 

@@ -71,10 +71,7 @@ func errVerifier(err error) *failure {
 	if err == nil || !errors.Is(err, errVerifierPanic) {
 		err = errors.New("handler: the function that identifies clients failed")
 	}
-	f := refuse(http.StatusServiceUnavailable, jsonrpc.CodeInternalError, slog.LevelError,
-		"who is asking could not be verified at the moment: try again").because(err)
-	f.data = map[string]any{"retryable": true}
-	return f.with("Retry-After", fmt.Sprint(retryAfter))
+	return retryable("who is asking could not be verified at the moment: try again").because(err)
 }
 
 // errBusy refuses one call, or one stream; the session lives.
@@ -104,8 +101,19 @@ func errTooLarge(limit int64) *failure {
 		"the body is larger than %d bytes", limit)
 }
 
+func errNoTenant() *failure {
+	return refuse(http.StatusNotFound, jsonrpc.CodeInvalidRequest, slog.LevelInfo, "no MCP server here")
+}
+
 func errTenant(err error) *failure {
-	return refuse(http.StatusNotFound, jsonrpc.CodeInvalidRequest, slog.LevelInfo, "no MCP server here").because(err)
+	return retryable("which server this is could not be found out at the moment: try again").because(err)
+}
+
+// retryable is an outage: of the store, or of something else that we depend on.
+func retryable(message string) *failure {
+	f := refuse(http.StatusServiceUnavailable, jsonrpc.CodeInternalError, slog.LevelError, "%s", message)
+	f.data = map[string]any{"retryable": true}
+	return f.with("Retry-After", fmt.Sprint(retryAfter))
 }
 
 // Messages.
@@ -124,6 +132,12 @@ func errParams(format string, args ...any) *failure {
 
 func errBatch() *failure {
 	return errInvalid("batches exist at protocol version %s only: send one message per request", version20250326)
+}
+
+// errNoListen: the SDK would serve it in any era, for as long as the call may last.
+func errNoListen() *failure {
+	return refuse(http.StatusOK, jsonrpc.CodeMethodNotFound, slog.LevelDebug,
+		"subscriptions/listen exists from protocol version %s on; before it there is the GET stream", version20260728)
 }
 
 // Versions and eras.
@@ -189,10 +203,7 @@ func errStore(err error) *failure {
 	case errors.Is(err, context.Canceled):
 		return errGone(err)
 	default:
-		f := refuse(http.StatusServiceUnavailable, jsonrpc.CodeInternalError, slog.LevelError,
-			"the session store cannot be reached at the moment; the session is not lost: try again").because(err)
-		f.data = map[string]any{"retryable": true}
-		return f.with("Retry-After", fmt.Sprint(retryAfter))
+		return retryable("the session store cannot be reached at the moment; the session is not lost: try again").because(err)
 	}
 }
 

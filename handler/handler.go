@@ -11,6 +11,7 @@ import (
 	"github.com/rs/cors"
 
 	"github.com/hydrant-mcp/hydrant/engine"
+	"github.com/hydrant-mcp/hydrant/internal/ctxmutex"
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
 	"github.com/hydrant-mcp/hydrant/internal/tracestore"
 	"github.com/hydrant-mcp/hydrant/store"
@@ -46,6 +47,7 @@ func New(server *mcp.Server, st store.Store, opts *Options) *Handler {
 		panic(err)
 	}
 	h := &Handler{opts: settled, telemetry: newTelemetry(settled.TracerProvider, settled.MeterProvider)}
+	h.topics.reading, h.stored.reading = ctxmutex.New(), ctxmutex.New()
 	if st != nil {
 		h.store = tracestore.New(st, settled.TracerProvider, settled.MeterProvider)
 	}
@@ -182,30 +184,39 @@ func (h *Handler) postBatch(a *answer, msgs []message) *failure {
 	if f != nil {
 		return f
 	}
-	requests := 0
 	outer := a.http
 	defer func() { a.http = outer }()
-	for _, m := range msgs {
+	begin := func(m message) *exchange {
 		x := &exchange{request: a.request, msg: m, era: e, shared: shared}
 		x.http, x.op = h.telemetry.begin(outer, &x.msg)
-		var f *failure
+		return x
+	}
+	// What is only acknowledged comes first: if it cannot be made safe, the batch fails before anything has run.
+	requests := 0
+	for _, m := range msgs {
 		if m.kind == aRequest {
 			requests++
-			f = a.serve(x)
-		} else {
-			ctx, stop := x.context()
-			f = x.take(ctx)
-			stop()
-		}
-		x.op.end(f)
-		if f == nil {
 			continue
 		}
-		h.log(a.request, f)
-		if m.kind == aRequest {
+		x := begin(m)
+		ctx, stop := x.context()
+		f := x.take(ctx)
+		stop()
+		x.op.end(f)
+		if f != nil {
+			return f
+		}
+	}
+	for _, m := range msgs {
+		if m.kind != aRequest {
+			continue
+		}
+		x := begin(m)
+		f := a.serve(x)
+		x.op.end(f)
+		if f != nil {
+			h.log(a.request, f)
 			a.respond(f.encode(m.id))
-		} else if requests == 0 {
-			return f // nothing has been answered yet, and the message is not safe
 		}
 	}
 	if requests == 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -140,11 +141,17 @@ func sameValue(header string, value json.RawMessage) bool {
 	if v := string(value); v == "true" || v == "false" {
 		return header == v
 	}
+	if !decimal.MatchString(header) {
+		return false
+	}
 	a, errA := strconv.ParseFloat(header, 64)
 	b, errB := strconv.ParseFloat(string(value), 64)
 	const safe = 1<<53 - 1 // beyond it two different integers can be the same float
 	return errA == nil && errB == nil && a == b && a == math.Trunc(a) && math.Abs(a) <= safe
 }
+
+// decimal is an integer as a header may write it.
+var decimal = regexp.MustCompile(`^-?[0-9]+(\.0+)?$`)
 
 const (
 	base64Prefix = "=?base64?"
@@ -153,6 +160,9 @@ const (
 
 // decodeHeader undoes the encoding that a value takes which a header cannot hold as it is.
 func decodeHeader(s string) (string, bool) {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) {
+		return "", false // would have to be encoded
+	}
 	encoded, ok := strings.CutPrefix(s, base64Prefix)
 	if !ok {
 		return s, true

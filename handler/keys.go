@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hydrant-mcp/hydrant/internal/ctxmutex"
 	"github.com/hydrant-mcp/hydrant/store"
 )
 
@@ -48,15 +49,21 @@ func (h *Handler) knownKeys() keyring {
 	if len(h.opts.Keys) > 0 {
 		return h.opts.Keys
 	}
-	h.stored.mu.Lock()
-	defer h.stored.mu.Unlock()
-	return h.stored.ring
+	return h.stored.known()
 }
 
 // storedKey is the key from the store, read once per handler.
 type storedKey struct {
+	reading ctxmutex.Mutex // held while the store is asked
+
 	mu   sync.Mutex
 	ring keyring
+}
+
+func (s *storedKey) known() keyring {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ring
 }
 
 // random is the key of a handler that has neither keys nor a store.
@@ -72,10 +79,15 @@ func (s *storedKey) random() keyring {
 }
 
 func (s *storedKey) get(ctx context.Context, st store.Store) (keyring, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ring != nil {
-		return s.ring, nil
+	if ring := s.known(); ring != nil {
+		return ring, nil
+	}
+	if err := s.reading.Lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.reading.Unlock()
+	if ring := s.known(); ring != nil {
+		return ring, nil
 	}
 	key, err := st.Answer(ctx, keySlotExchange, keySlotQuestion)
 	if errors.Is(err, store.ErrNotFound) {
@@ -92,6 +104,8 @@ func (s *storedKey) get(ctx context.Context, st store.Store) (keyring, error) {
 	if len(key) != keySize {
 		return nil, store.Wrap("read the shared key", store.ErrCorrupt, nil)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.ring = keyring{key}
 	return s.ring, nil
 }

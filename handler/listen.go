@@ -295,6 +295,9 @@ func (l *listener) want(wanted, caps, meta json.RawMessage) (honoured json.RawMe
 	if len(elements) == 0 || !isTrue(caps, "resources", "subscribe") {
 		return honoured, nil
 	}
+	if !l.h.topics.room(len(elements)) {
+		return nil, errBusy("this process watches too many resources already")
+	}
 	if len(elements) > l.h.opts.MaxSubscriptions {
 		return nil, errParams("at most %d resources can be subscribed to in one request", l.h.opts.MaxSubscriptions)
 	}

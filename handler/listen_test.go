@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hydrant-mcp/hydrant/internal/ctxmutex"
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
 	"github.com/hydrant-mcp/hydrant/store"
 	"github.com/hydrant-mcp/hydrant/store/memory"
@@ -159,7 +160,7 @@ func TestABufferedRuntimeCanDeliverLate(t *testing.T) {
 
 func TestManyStreamsReadTheirTopicsTogether(t *testing.T) {
 	st := &countingTopics{Store: memory.New()}
-	var h hub
+	h := hub{reading: ctxmutex.New()}
 	const streams = 50
 	var topics [][]string
 	for i := range streams {

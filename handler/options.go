@@ -42,7 +42,8 @@ type Options struct {
 	// table without seeing each other's sessions. All instances of one server need the same. Default: "default".
 	Name string
 	// Tenant picks the name and the server of each HTTP request, for several tenants behind one handler. It takes the
-	// place of Name and of New's server, which may be nil then. An error, or a nil server, is answered 404.
+	// place of Name and of New's server, which may be nil then. A nil server is answered 404, an error 503: a client takes
+	// 404 for the end of its session.
 	Tenant func(*http.Request) (name string, server *mcp.Server, err error)
 
 	// Versions are the protocol versions that are served. Default: all of [SupportedVersions].

@@ -57,7 +57,7 @@ func (x *exchange) newOutbox(ctx context.Context, state string) (*outbox, error)
 	token, _ := rawjson.Get(x.msg.meta, "progressToken")
 	record := &store.Exchange{
 		Key:     newKey(),
-		Session: x.session.Key,
+		Session: x.key,
 		State:   state,
 		Owner:   newKey(),
 		Lease:   now.Add(lease),
@@ -80,7 +80,7 @@ func (x *exchange) openOutbox(ctx context.Context) (*outbox, error) {
 func (x *exchange) eventID(record *store.Exchange) eventID {
 	id := eventID{
 		Exchange: record.Key, Session: short(record.Session), Principal: short(x.principal),
-		ID: x.msg.id, Until: record.Expires.Unix(),
+		ID: x.msg.id, Until: record.Expires.Unix(), Call: x.msg.method == "tools/call",
 	}
 	if x.h.opts.ToolScopes != nil && x.msg.method == "tools/call" {
 		id.Tool = stringParam(x.msg, "name")
@@ -91,13 +91,20 @@ func (x *exchange) eventID(record *store.Exchange) eventID {
 // sign gives the id that the client sees.
 func (o *outbox) sign(id eventID) string { return o.keys.sign(purposeEvent, id) }
 
+// maxLost is how many puts may have happened unnoticed, one after the other.
+const maxLost = 16
+
 // put stores messages as one event, and gives the ids to send them with.
 func (o *outbox) put(ctx context.Context, msgs []json.RawMessage) ([]string, error) {
 	e := store.Event{Seq: o.seq + 1, Data: pack(msgs)}
 	o.stored += int64(len(e.Data))
 	err := o.store.AppendEvent(ctx, o.record.Key, e, o.record.Expires)
-	if errors.Is(err, store.ErrConflict) {
+	for range maxLost {
+		if !errors.Is(err, store.ErrConflict) {
+			break
+		}
 		// A put that failed, and happened all the same: its messages went out without ids. We number on.
+		o.seq = e.Seq
 		e.Seq++
 		err = o.store.AppendEvent(ctx, o.record.Key, e, o.record.Expires)
 	}
@@ -139,7 +146,25 @@ func (o *outbox) abandon(ctx context.Context) error {
 // beat renews the lease.
 func (o *outbox) beat(ctx context.Context) error {
 	o.record.Lease = time.Now().Add(lease)
-	return o.store.UpdateExchange(ctx, o.record)
+	return update(ctx, o.store, o.record)
+}
+
+// update stores the record of an exchange that we own. A conflict may come from a write of ours that happened although it
+// failed: the exchange is still ours then.
+func update(ctx context.Context, st store.Store, x *store.Exchange) error {
+	err := st.UpdateExchange(ctx, x)
+	if !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	now, readErr := st.Exchange(ctx, x.Key)
+	if readErr != nil {
+		return readErr
+	}
+	if now.Owner != x.Owner {
+		return err
+	}
+	x.Revision = now.Revision
+	return st.UpdateExchange(ctx, x)
 }
 
 // signAll gives the ids of an event's messages. An id says what the client then has: after the last message, the event.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,6 +29,9 @@ type message struct {
 	result json.RawMessage // of a response
 	err    json.RawMessage // of a response
 }
+
+// maxKeys bounds the keys of a message, of its params and of its _meta; arguments may have any number.
+const maxKeys = 1000
 
 // maxID bounds an id, in bytes: ids are echoed and, on resumable streams, stored.
 const maxID = 256
@@ -163,6 +167,9 @@ func (m *message) readParams(params json.RawMessage) error {
 
 // checkKeys refuses a key that comes twice, and one that is spelt like a known one but for its case.
 func checkKeys(members []rawjson.Member, known []string) error {
+	if len(members) > maxKeys {
+		return fmt.Errorf("an object of the protocol's has more than %d keys", maxKeys)
+	}
 	seen := make(map[string]bool, len(members))
 	for _, m := range members {
 		if seen[m.Key] {

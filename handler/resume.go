@@ -60,13 +60,15 @@ func (e legacySessions) resume(ctx context.Context, a *answer) *failure {
 		a.open()
 		return nil // it has everything
 	}
+	a.open()
 	done, f := a.hold()
-	if f != nil {
-		return f
+	if f != nil { // some clients would give up the session: this one comes back
+		e.h.log(a.request, f)
+		r.leave(ctx, pollSlow)
+		return nil
 	}
 	defer done()
 	e.h.telemetry.resumed(ctx)
-	a.open()
 	r.follow(ctx)
 	return nil
 }
@@ -231,7 +233,8 @@ func (e eventID) base() eventID {
 func (r *reader) look(ctx context.Context) (done bool, err error) {
 	record, err := r.h.store.Exchange(ctx, r.at.Exchange)
 	if errors.Is(err, store.ErrNotFound) {
-		return true, nil // and everything in it has gone too
+		r.end("The call is not known any more: what was kept of it has expired. It may have run, fully or in part.")
+		return true, nil
 	}
 	if err != nil {
 		return false, err
@@ -256,6 +259,17 @@ func (r *reader) look(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	return false, nil // the next step finds the final event
+}
+
+// end ends the stream with a response that is not in the store.
+func (r *reader) end(why string) {
+	id := r.at
+	id.Seq, id.Part = store.Final, 0
+	response := refuse(http.StatusOK, jsonrpc.CodeInternalError, levelFault, "%s", why).encode(r.at.ID)
+	if r.at.Call {
+		response = encodeResult(r.at.ID, toolError(why))
+	}
+	r.writeEvent(id.renewed(r.keys), 0, response)
 }
 
 const interruptedText = "The call was interrupted: the process that ran it has ended before it was done. It may have run, fully " +

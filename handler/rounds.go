@@ -29,7 +29,10 @@ func (e legacySessions) run(ctx context.Context, x *exchange, state *engine.Stat
 		}
 		requests, ok := rawjson.Get(result, "inputRequests")
 		if !ok {
-			return result, nil
+			return withoutState(x.msg.method, result), nil
+		}
+		if len(rawjson.Members(requests)) == 0 {
+			return nil, errServerBusy
 		}
 		responses, err := askAll(ctx, requests, out)
 		if err != nil {
@@ -39,6 +42,9 @@ func (e legacySessions) run(ctx context.Context, x *exchange, state *engine.Stat
 	}
 	return nil, errTooManyRounds
 }
+
+// errServerBusy is what a handler means that asks, and asks nothing.
+var errServerBusy = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the server is busy, retry later"}
 
 var errTooManyRounds = &jsonrpc.Error{
 	Code:    jsonrpc.CodeInternalError,

@@ -35,6 +35,9 @@ type exchange struct {
 
 	suspendable bool // questions of the handler's suspend the call
 	round       int  // how many rounds it has had
+
+	key      string          // of the session
+	request0 json.RawMessage // the params of the first round
 }
 
 // margin is kept between the end of a call and that of the runtime, so that there is time for an answer.

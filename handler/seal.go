@@ -10,6 +10,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
@@ -41,6 +44,14 @@ func (x *exchange) sealState(ctx context.Context, result json.RawMessage) (json.
 	}
 	token := keys.seal(encode(s), x.binding())
 	return rawjson.Set(result, "requestState", encode(token)), nil
+}
+
+// withoutState takes a handler's state out of a result that asks nothing: nobody is to carry it.
+func withoutState(method string, result json.RawMessage) json.RawMessage {
+	if _, ok := nameKey[method]; !ok {
+		return result
+	}
+	return rawjson.Delete(result, "requestState")
 }
 
 // openState gives a request back the handler's own state. A retry whose state is missing or does not open is refused: the
@@ -101,20 +112,42 @@ func (x *exchange) binding() []byte {
 }
 
 // canonical gives JSON a form that does not depend on how a client writes it: clients parse arguments and write them anew.
-// No arguments are the same as empty ones.
+// Integers keep their digits, so that two that are the same float64 are not the same. No arguments are the same as empty
+// ones.
 func canonical(v json.RawMessage) []byte {
 	if len(v) == 0 || rawjson.IsNull(v) {
 		return []byte("{}")
 	}
+	d := json.NewDecoder(bytes.NewReader(v))
+	d.UseNumber()
 	var decoded any
-	if json.Unmarshal(v, &decoded) != nil { // a number that is no float64: no client can have parsed it either
-		d := json.NewDecoder(bytes.NewReader(v))
-		d.UseNumber()
-		if d.Decode(&decoded) != nil {
-			return v
+	if d.Decode(&decoded) != nil {
+		return v
+	}
+	return encode(uniform(decoded)) // sorts the keys
+}
+
+// uniform writes the numbers of a decoded value in one way: 1.0 and 1e0 are 1.
+func uniform(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			v[k] = uniform(e)
+		}
+	case []any:
+		for i, e := range v {
+			v[i] = uniform(e)
+		}
+	case json.Number:
+		if f, err := v.Float64(); err == nil && strings.ContainsAny(string(v), ".eE") {
+			const safe = 1 << 53
+			if f == math.Trunc(f) && math.Abs(f) < safe {
+				return json.Number(strconv.FormatInt(int64(f), 10))
+			}
+			return f
 		}
 	}
-	return encode(decoded) // sorts the keys
+	return v
 }
 
 const purposeState = "request state"

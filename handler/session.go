@@ -47,7 +47,10 @@ const slideAfter = 4 // a quarter
 
 // session finds the session that a request names, if it belongs to whoever asks, and keeps it alive.
 func (q *request) session(ctx context.Context) (*store.Session, *failure) {
-	id := q.http.Header.Get(headerSession)
+	id, f := q.one(headerSession)
+	if f != nil {
+		return nil, f
+	}
 	if id == "" {
 		return nil, errNoSession()
 	}

@@ -182,7 +182,10 @@ func TestASessionBelongsToItsPrincipal(t *testing.T) {
 func TestTenantsDoNotShareSessions(t *testing.T) {
 	tenant := func(r *http.Request) (string, *mcp.Server, error) {
 		name := r.Header.Get("X-Tenant")
-		if name == "" {
+		switch name {
+		case "":
+			return "", nil, nil
+		case "down":
 			return "", nil, errors.New("no tenant")
 		}
 		return name, mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil), nil
@@ -193,8 +196,9 @@ func TestTenantsDoNotShareSessions(t *testing.T) {
 		id := r.header.Get(headerSession)
 		assert.Equal(t, 200, e.post(pingBody, headerSession, id, "X-Tenant", "a").status)
 		assert.Equal(t, 404, e.post(pingBody, headerSession, id, "X-Tenant", "b").status)
-		r = e.post(pingBody)
-		assert.Equal(t, 404, r.status)
+		assert.Equal(t, 404, e.post(pingBody).status)
+		r = e.post(pingBody, "X-Tenant", "down")
+		assert.Equal(t, 503, r.status, "an outage is not absence")
 		assert.NotContains(t, r.body, "no tenant", "the cause is for the log")
 	})
 }

@@ -73,16 +73,18 @@ func (s *suspension) Error() string { return fmt.Sprintf("round %d asks the clie
 
 // roundData is what the inbox keeps of a round.
 type roundData struct {
-	State json.RawMessage   `json:"state,omitempty"`
-	Slots map[string]string `json:"slots"` // of the answers, by key
+	State   json.RawMessage   `json:"state,omitempty"`
+	Slots   map[string]string `json:"slots"`   // of the answers, by key
+	Request json.RawMessage   `json:"request"` // the params of the client's request
 }
-
-const slotRequest = "request"
 
 func slotRound(n int) string { return fmt.Sprintf("round.%d", n) }
 
 // runSuspendable runs one round on modern state: there, questions end the round.
 func (e legacySessions) runSuspendable(ctx context.Context, x *exchange, out engine.Client) (json.RawMessage, error) {
+	if x.request0 == nil {
+		x.request0 = x.msg.params
+	}
 	m := x.message(nil)
 	m.Params = modernParams(x.msg.params, x.session)
 	result, err := x.engine.Call(ctx, m, out)
@@ -92,6 +94,9 @@ func (e legacySessions) runSuspendable(ctx context.Context, x *exchange, out eng
 	requests, ok := rawjson.Get(result, "inputRequests")
 	if !ok {
 		return legacyResult(x.msg.method, result), nil
+	}
+	if len(rawjson.Members(requests)) == 0 {
+		return nil, errServerBusy
 	}
 	if missing := undeclared(requests, capabilities(x.session)); len(missing) > 0 {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
@@ -127,7 +132,7 @@ func modernParams(params json.RawMessage, s *store.Session) json.RawMessage {
 
 // legacyResult takes away what modern state adds to a result.
 func legacyResult(method string, result json.RawMessage) json.RawMessage {
-	result = rawjson.Delete(result, "resultType")
+	result = rawjson.Delete(withoutState(method, result), "resultType")
 	if method == "resources/read" {
 		result = rawjson.Delete(result, "ttlMs", "cacheScope")
 	}
@@ -164,7 +169,7 @@ func (c *call) suspend(ctx context.Context, s *suspension) *failure {
 	if fresh {
 		err = c.h.store.CreateExchange(ctx, record)
 	} else {
-		err = c.h.store.UpdateExchange(ctx, record)
+		err = update(ctx, c.h.store, record)
 	}
 	if err != nil {
 		return errStore(err)
@@ -184,19 +189,13 @@ func (c *call) suspend(ctx context.Context, s *suspension) *failure {
 func (c *call) storeRound(ctx context.Context, s *suspension) ([]json.RawMessage, error) {
 	record := c.box.record
 	until := time.Now().Add(c.h.opts.AskTimeout + c.h.opts.CallTimeout + retention)
-	data := roundData{State: s.state, Slots: map[string]string{}}
+	data := roundData{State: s.state, Slots: map[string]string{}, Request: orNull(c.x.request0)}
 	var msgs []json.RawMessage
 	for i, r := range rawjson.Members(s.requests) {
 		q := &question{slot: fmt.Sprintf("%d.%d", s.round, i)}
 		q.method, q.params = questionOf(r.Value)
 		data.Slots[r.Key] = q.slot
 		msgs = append(msgs, encodeQuestion(c.box.keys, record, q))
-	}
-	if s.round == 1 {
-		err := c.h.store.PutAnswer(ctx, record.Key, slotRequest, orNull(c.x.msg.params), until)
-		if err != nil {
-			return nil, err
-		}
 	}
 	return msgs, c.h.store.PutAnswer(ctx, record.Key, slotRound(s.round), encode(data), until)
 }
@@ -212,27 +211,20 @@ func (r *reader) continueRound(ctx context.Context) (done bool, err error) {
 	if !complete && time.Now().Before(record.Lease) {
 		return false, nil
 	}
-	record.State, record.Owner, record.Lease = stateRunning, newKey(), time.Now().Add(lease)
-	err = r.h.store.UpdateExchange(ctx, record)
-	if errors.Is(err, store.ErrConflict) {
-		r.record = nil // somebody else does it; we see what comes of it
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	raw, err := r.h.store.Answer(ctx, record.Key, slotRequest)
-	if err != nil {
-		return false, err
-	}
+	raw := r.round.Request
 	x := &exchange{
-		request: r.request, era: legacySessions{r.h}, session: r.session, round: record.Round, suspendable: true,
-		msg: message{kind: aRequest, id: r.data.ID, method: r.data.Method, params: raw},
+		request: r.request, era: legacySessions{r.h}, session: r.session, key: r.session.Key, round: record.Round, suspendable: true,
+		msg: message{kind: aRequest, id: r.data.ID, method: r.data.Method, params: raw}, request0: raw,
 	}
 	x.msg.meta, _ = rawjson.Get(raw, metaKey)
-	box := &outbox{store: r.h.store, keys: r.keys, record: record, id: r.at.base(), seq: r.at.Seq}
+	// From here on it is ours, whether the client stays or not.
 	call, stop := x.context()
 	defer stop()
+	if claimed, err := claim(call, r.h.store, record); err != nil || !claimed {
+		r.record = nil // somebody else does it, or may do it; we see what comes of it
+		return false, err
+	}
+	box := &outbox{store: r.h.store, keys: r.keys, record: record, id: r.at.base(), seq: r.at.Seq}
 	if !complete {
 		_, _, err := box.finish(call, encodeResult(r.data.ID, toolError(
 			"The question was not answered in time. The call has ended; nothing of it is left running.")))
@@ -249,6 +241,29 @@ func (r *reader) continueRound(ctx context.Context) (done bool, err error) {
 	}
 	return true, nil
 }
+
+// claim makes an exchange ours that waits for its next round. A claim that fails may have happened all the same: then it is
+// ours, and nobody else will go on with it.
+func claim(ctx context.Context, st store.Store, record *store.Exchange) (bool, error) {
+	record.State, record.Owner, record.Lease = stateRunning, newKey(), time.Now().Add(lease)
+	err := st.UpdateExchange(ctx, record)
+	if err == nil {
+		return true, nil
+	}
+	for range claimReads {
+		now, readErr := st.Exchange(ctx, record.Key)
+		if readErr == nil {
+			record.Revision = now.Revision
+			return now.Owner == record.Owner, nil
+		}
+	}
+	if errors.Is(err, store.ErrConflict) {
+		return false, nil
+	}
+	return false, err
+}
+
+const claimReads = 5
 
 // collected are the answers of a round, and the state that the handler gets back with them.
 type collected struct{ answers, result json.RawMessage }

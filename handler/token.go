@@ -28,6 +28,8 @@ type eventID struct {
 	// Seq and Part: the client has all events of the outbox up to number Seq, and of the next one the first Part messages.
 	Seq  int64 `json:"n,omitempty"`
 	Part int   `json:"k,omitempty"`
+	// Call says that the request is a tools/call, whose errors are results.
+	Call bool `json:"c,omitempty"`
 	// Tool is the tool that was called, if any: whoever resumes needs its scopes.
 	Tool string `json:"t,omitempty"`
 	// ID is the request's JSON-RPC id, Until when the stream's events are gone, in Unix seconds.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hydrant-mcp/hydrant/internal/ctxmutex"
 	"github.com/hydrant-mcp/hydrant/store"
 )
 
@@ -87,17 +88,30 @@ const topicEvery = time.Second
 // A hub reads the topics of all of a handler's streams together: one batch per interval, however many streams there are,
 // and none while there is no stream. It has no goroutine: the stream whose turn comes first reads for the others.
 type hub struct {
+	reading ctxmutex.Mutex // held while the store is asked
+
 	mu       sync.Mutex
 	wanted   map[string]int // by how many streams
 	versions map[string]int64
-	read     time.Time
+	read     time.Time // when all that was wanted was read, or was tried to be
+	err      error     // of that read
+}
+
+// maxTopics bounds what one process watches for all of its streams.
+const maxTopics = 50_000
+
+// room says whether n more topics can be watched.
+func (t *hub) room(n int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.wanted)+n <= maxTopics
 }
 
 func (t *hub) join(topics []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.wanted == nil {
-		t.wanted = map[string]int{}
+		t.wanted, t.versions = map[string]int{}, map[string]int64{}
 	}
 	for _, topic := range topics {
 		t.wanted[topic]++
@@ -117,26 +131,73 @@ func (t *hub) leave(topics []string) {
 
 // current gives the versions of topics that the caller has joined, at most age old.
 func (t *hub) current(ctx context.Context, st store.Store, topics []string, age time.Duration) (map[string]int64, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known := time.Since(t.read) < age
-	for _, topic := range topics {
-		if _, ok := t.versions[topic]; !ok {
-			known = false
-		}
+	asked := time.Now()
+	if err := t.reading.Lock(ctx); err != nil {
+		return nil, err
 	}
-	if !known {
-		versions, err := st.TopicVersions(ctx, slices.Collect(maps.Keys(t.wanted)))
+	defer t.reading.Unlock()
+	missing, stale, err := t.missing(topics, asked, age)
+	if err != nil {
+		return nil, err
+	}
+	if stale {
+		missing = t.all()
+	}
+	if len(missing) > 0 {
+		ctx, stop := context.WithTimeout(ctx, topicWait)
+		defer stop()
+		versions, err := st.TopicVersions(ctx, missing)
+		t.note(versions, stale, err)
 		if err != nil {
 			return nil, err
 		}
-		t.versions, t.read = versions, time.Now()
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	out := make(map[string]int64, len(topics))
 	for _, topic := range topics {
 		out[topic] = t.versions[topic]
 	}
 	return out, nil
+}
+
+// topicWait bounds one reading of the topics: many streams may wait for it.
+const topicWait = 3 * time.Second
+
+// missing gives the topics whose versions are not known, and whether those that are known are too old. What another stream
+// has read, or failed to read, since asked is as good as our own.
+func (t *hub) missing(topics []string, asked time.Time, age time.Duration) (missing []string, stale bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fresh := t.read.After(asked.Add(-age))
+	if fresh && t.err != nil {
+		return nil, false, t.err
+	}
+	for _, topic := range topics {
+		if _, ok := t.versions[topic]; !ok {
+			missing = append(missing, topic)
+		}
+	}
+	return missing, !fresh, nil
+}
+
+func (t *hub) all() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.wanted))
+}
+
+func (t *hub) note(versions map[string]int64, all bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if all {
+		t.read, t.err = time.Now(), err
+	}
+	for topic, v := range versions {
+		if t.wanted[topic] > 0 {
+			t.versions[topic] = v
+		}
+	}
 }
 
 type servedKey struct{}

@@ -14,13 +14,13 @@ import (
 func pace(waited time.Duration, watched bool) time.Duration {
 	switch {
 	case watched:
-		return 15 * time.Second
-	case waited < 1300*time.Millisecond:
+		return time.Minute
+	case waited < 1200*time.Millisecond:
 		return 50 * time.Millisecond
 	case waited < 8*time.Second:
-		return 400 * time.Millisecond
+		return 500 * time.Millisecond
 	case waited < time.Minute:
-		return time.Second
+		return 850 * time.Millisecond
 	}
 	return 2500 * time.Millisecond
 }
@@ -30,6 +30,13 @@ const (
 	// Short calls cost nothing.
 	cancelAfter = time.Second
 	cancelEvery = 1500 * time.Millisecond
+	// A call that waits for a person looks less often: whoever does not want to be asked declines, as a rule.
+	cancelAsking     = 3 * time.Second
+	cancelAskingLong = 12 * time.Second // after a minute
+	// leftFor is how long a call looks often after its client's connection has ended: that is how most clients cancel.
+	leftFor = 10 * time.Second
+	// watchAgain is how soon watching is tried again where it could not begin.
+	watchAgain = 15 * time.Second
 	// leaseLook is how often whoever waits for another process looks whether that one still lives.
 	leaseLook = 5 * time.Second
 )
@@ -53,17 +60,65 @@ func watch(ctx context.Context, st store.Store, w store.Watched) <-chan struct{}
 	return changed
 }
 
-// watch watches for answers and cancellations.
-func (c *call) watch(ctx context.Context) <-chan struct{} {
-	w := store.Watched{Session: c.session}
-	if c.box != nil {
-		w.Exchange = c.box.record.Key
-	}
-	return watch(ctx, c.h.store, w)
+// watched is what the store tells a call.
+type watched struct {
+	changed <-chan struct{} // nil: nothing
+	answers bool            // also of answers
+	tried   time.Time
+	cancel  context.CancelFunc
 }
 
-// lookAround looks for answers to what was asked, and for a cancellation.
-func (c *call) lookAround(ctx context.Context) {
+func (w *watched) stop() {
+	if w.cancel != nil {
+		w.cancel()
+	}
+}
+
+// watch watches for cancellations, and from the first question on for answers too.
+func (c *call) watch(ctx context.Context) {
+	answers := len(c.pending) > 0
+	switch {
+	case c.told.changed == nil && time.Since(c.told.tried) < watchAgain: // not now
+		return
+	case c.told.changed != nil && (c.told.answers || !answers): // it does already
+		return
+	}
+	w := store.Watched{Session: c.session}
+	if answers {
+		w.Inbox = c.box.record.Key
+	}
+	watching, cancel := context.WithCancel(ctx)
+	changed := watch(watching, c.h.store, w)
+	c.told.stop()
+	c.told = watched{changed: changed, answers: answers && changed != nil, tried: time.Now(), cancel: cancel}
+}
+
+// nextLook says when to look again.
+func (c *call) nextLook() time.Duration {
+	asking := len(c.pending) > 0
+	switch {
+	case c.told.changed != nil && (c.told.answers || !asking):
+		return pace(0, true)
+	case asking:
+		return pace(time.Since(c.asked), false)
+	}
+	return cancelEvery
+}
+
+// cancelDue says whether it is time to look for a cancellation, for one who is not told.
+func (c *call) cancelDue() bool {
+	every := cancelEvery / 2
+	if len(c.pending) > 0 && time.Since(c.left) > leftFor {
+		every = cancelAsking
+		if time.Since(c.asked) > time.Minute {
+			every = cancelAskingLong
+		}
+	}
+	return time.Since(c.looked) >= every
+}
+
+// lookAround looks for answers to what was asked, and for a cancellation. told: the store says that there is something.
+func (c *call) lookAround(ctx context.Context, told bool) {
 	storeCtx, stop := toStore(ctx)
 	defer stop()
 	for slot, q := range c.pending {
@@ -76,7 +131,7 @@ func (c *call) lookAround(ctx context.Context) {
 			q.answer(result, failed)
 		}
 	}
-	if time.Since(c.looked) < cancelEvery/2 {
+	if !told && !c.cancelDue() {
 		return
 	}
 	c.looked = time.Now()

@@ -63,6 +63,8 @@ type Watched struct {
 	Session string
 	// Exchange is the key of an exchange: its record, its outbox and its inbox.
 	Exchange string
+	// Inbox is the key of an exchange of which only the inbox is watched.
+	Inbox string
 	// After is a position in the outbox. Nobody needs to be told of the events up to it, and a store may bill those that
 	// follow.
 	After int64

@@ -10,8 +10,10 @@ import (
 )
 
 func (st *Store) answer(exchange, question string) *firestore.DocumentRef {
-	return st.exchanges.Doc(digest(exchange) + "-answer-" + digest(question))
+	return st.exchanges.Doc(answerPrefix(exchange) + digest(question))
 }
+
+func answerPrefix(exchange string) string { return digest(exchange) + "-answer-" }
 
 // PutAnswer implements [store.Store]. It is one write, one write for each part of an answer that is split, and one read
 // when the slot is filled.

@@ -114,6 +114,11 @@ func (st *Store) listeners(w store.Watched) []listener {
 		listeners = append(listeners, queryListener(st.exchanges.OrderBy(firestore.DocumentID, firestore.Asc).
 			StartAt(first.ID).EndAt(st.exchange(w.Exchange).ID)))
 	}
+	if w.Inbox != "" {
+		prefix := answerPrefix(w.Inbox)
+		listeners = append(listeners, queryListener(st.exchanges.OrderBy(firestore.DocumentID, firestore.Asc).
+			StartAt(prefix).EndAt(prefix+"~"))) // behind every digest
+	}
 	topics := slices.Clone(w.Topics)
 	slices.Sort(topics)
 	for chunk := range slices.Chunk(slices.Compact(topics), topicsPerListener) {

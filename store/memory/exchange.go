@@ -169,6 +169,7 @@ func (st *Store) PutAnswer(ctx context.Context, exchange, question string, data 
 		return store.Wrap(op, store.ErrExists, nil)
 	}
 	st.answers[key] = &answer{copied(data), expires}
+	st.signal(watchedInbox, exchange)
 	st.signal(watchedExchange, exchange)
 	return nil
 }

@@ -11,6 +11,7 @@ type kind int
 const (
 	watchedSession kind = iota
 	watchedExchange
+	watchedInbox
 	watchedTopic
 )
 
@@ -34,6 +35,9 @@ func (st *Store) Watch(ctx context.Context, w store.Watched, changed func()) err
 	}
 	if w.Exchange != "" {
 		things[thing{watchedExchange, w.Exchange}] = struct{}{}
+	}
+	if w.Inbox != "" {
+		things[thing{watchedInbox, w.Inbox}] = struct{}{}
 	}
 	for _, topic := range w.Topics {
 		things[thing{watchedTopic, topic}] = struct{}{}
