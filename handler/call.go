@@ -333,16 +333,23 @@ func (c *call) finish(ctx context.Context, o outcome) *failure {
 			}
 			return nil
 		}
-		stored, signed, err := c.store(outer, response)
+		stored, signed, err := c.box.finish(ctx, response)
 		if errors.Is(err, store.ErrTooLarge) {
 			// Whoever is attached gets it all the same; whoever comes back is told why there is nothing.
 			_, _, err = c.box.finish(ctx, errResponseSize(int64(len(response)), store.MaxEvent).encode(c.x.msg.id))
 			stored = response
 		}
-		if err != nil {
-			c.unresumable(ctx, err)
-		} else {
+		switch {
+		case err == nil:
 			response, id = stored, signed
+		case errors.Is(err, store.ErrUnavailable):
+			c.writeEvent("", 0, response) // whoever is attached does not wait for the store
+			if err := c.storeLate(outer, response); err != nil {
+				c.unresumable(ctx, err)
+			}
+			return nil
+		default:
+			c.unresumable(ctx, err)
 		}
 	}
 	if !cancelled {
@@ -368,22 +375,23 @@ func (c *call) sendLate(response json.RawMessage) {
 // frameOverhead is more than an event's own lines take.
 const frameOverhead = 64
 
-// store stores the response. While nobody is attached it is the only one that there will ever be: then a store that is away
-// is waited for, as long as the call may last.
-func (c *call) store(ctx context.Context, response json.RawMessage) (json.RawMessage, string, error) {
+// storeLate stores the response when the store is back. Without a client it is the only one that there will ever be, and is
+// worth waiting for as long as the call may last; with one, it may be that the client has gone and nobody has noticed.
+func (c *call) storeLate(ctx context.Context, response json.RawMessage) error {
+	began := time.Now()
 	for wait := storeRetry; ; wait = min(2*wait, storeRetryMost) {
-		storeCtx, stop := toStore(ctx)
-		stored, id, err := c.box.finish(storeCtx, response)
-		stop()
-		gone := c.broken || c.http.Context().Err() != nil
-		if !errors.Is(err, store.ErrUnavailable) || !gone || ctx.Err() != nil {
-			return stored, id, err
-		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
+		}
+		storeCtx, stop := toStore(ctx)
+		_, _, err := c.box.finish(storeCtx, response)
+		stop()
+		gone := c.broken || c.http.Context().Err() != nil
+		if !errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil || !gone && time.Since(began) > storeWait {
+			return err
 		}
 		c.beat(ctx)
 	}
