@@ -26,7 +26,7 @@ dev: $(NODE_PACKAGES) ## two instances behind one port, with the store's emulato
 test: $(NODE_PACKAGES) $(PYTHON_PACKAGES) $(DEPLOY_PACKAGES) bin/aws-lambda-rie ## all tests and a few seconds of fuzzing; REQUIRE=all fails where something is missing
 	@go run ./internal/cmd/checks
 
-conformance: $(NODE_PACKAGES) ## the official suite, both eras, through a proxy over INSTANCES=3 processes on STORE=dynamodb
+conformance: $(NODE_PACKAGES) ## the official suite, both eras, over INSTANCES=3 processes on STORE=dynamodb; FRONT=url STREAMING=1: as Lambda events
 	@go run ./internal/cmd/conformance
 
 soak: $(NODE_PACKAGES) ## load and faults for SOAK_SECONDS=120 on STORE=dynamodb; counts calls, lost, doubled, wrong

@@ -77,7 +77,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := os.WriteFile(c.Tally, nil, 0o644); err != nil {
 		return nil, err
 	}
-	env, err := environment(cfg, c.Tally)
+	env, err := Environment(cfg, c.Tally)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// environment is this process's own without what configures the server, and then what this cluster needs. Each cluster has
+// Environment is this process's own without what configures the server, and then what this cluster needs. Each cluster has
 // a table of its own, so that tests that share an emulator do not meet.
-func environment(cfg Config, tally string) ([]string, error) {
+func Environment(cfg Config, tally string) ([]string, error) {
 	key, name := make([]byte, 32), make([]byte, 6)
 	if _, err := rand.Read(key); err != nil {
 		return nil, err

@@ -110,7 +110,7 @@ func TestSurroundingsDoNotConfigureTheServer(t *testing.T) {
 	t.Setenv("AWS_PROFILE", "production")
 	t.Setenv("PORT", "1")
 	t.Setenv("FOR_ALL", "kept")
-	env, err := environment(Config{Store: Memory, Env: map[string]string{"HYDRANT_TABLE": "mine"}}, "tally")
+	env, err := Environment(Config{Store: Memory, Env: map[string]string{"HYDRANT_TABLE": "mine"}}, "tally")
 	require.NoError(t, err)
 	assert.Contains(t, env, "FOR_ALL=kept")
 	assert.Contains(t, env, "HYDRANT_TABLE=mine")

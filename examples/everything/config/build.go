@@ -102,6 +102,7 @@ func (c *Config) Handler(
 		Keys:           c.Keys,
 		// The conformance suite sends answers to the first round of some tools as its first request.
 		AnswersWithoutState: true,
+		LateNotifications:   true,
 	}
 	if c.Auth == nil {
 		return at(Path, handler.New(s, st, opts)), nil

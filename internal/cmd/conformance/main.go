@@ -1,7 +1,7 @@
 // Command conformance runs the official conformance suite against several processes of examples/everything behind a
 // round-robin proxy: `make conformance`.
 //
-//	INSTANCES=3 STORE=dynamodb [KILL=2s] go run ./internal/cmd/conformance [-out DIR]
+//	INSTANCES=3 STORE=dynamodb [KILL=2s] [FRONT=url|rest|http|alb [STREAMING=1]] go run ./internal/cmd/conformance [-out DIR]
 //
 // It runs the suite once per protocol version, the suite's protocol extensions, and the last release of the suite that knew
 // the legacy era only. It prints a table of checks passed, failed and warned, names every check that failed, and exits 1
@@ -11,6 +11,10 @@
 // With KILL, one process after the other is killed that often and started again, while the suite runs. The proxy hands a
 // request to another process only when it was never sent. So a call that a dying process was at cannot end as its scenario
 // wants: only in this mode a scenario that fails is run again, on the same processes, while the killing goes on.
+//
+// With FRONT, every request reaches the processes as a Lambda event of that front door: of examples/everything/lambda, on a
+// stand-in for the Runtime API. Without STREAMING they are buffered, and test/conformance/expected-buffered.txt has what
+// cannot work then.
 package main
 
 import (
@@ -47,6 +51,8 @@ func run(ctx context.Context) (ok bool, err error) {
 	instances := flag.Int("instances", number("INSTANCES"), "processes; 0 is 3, or 1 with the memory store")
 	storeName := flag.String("store", text("STORE", "dynamodb"), "dynamodb, firestore or memory")
 	out := flag.String("out", filepath.Join(root, "dist", "conformance"), "where the suite's results and the logs go")
+	front := flag.String("front", os.Getenv("FRONT"), "url, rest, http or alb: through Lambda events of this front door")
+	streaming := flag.Bool("streaming", os.Getenv("STREAMING") == "1", "with -front: the front door streams")
 	kill := flag.Duration("kill", duration("KILL"), "how often a process is killed and started again; 0: never")
 	flag.Parse()
 
@@ -64,6 +70,13 @@ func run(ctx context.Context) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if *front != "" && !*streaming {
+		more, err := readExpected(filepath.Join(root, "test", "conformance", "expected-buffered.txt"))
+		if err != nil {
+			return false, err
+		}
+		expected = append(expected, more...)
+	}
 	// The suite needs Node 22.
 	node, dir, err := harness.Node(22)
 	if err != nil {
@@ -80,18 +93,17 @@ func run(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	defer stop()
-	cluster, err := harness.Start(ctx, harness.Config{
-		Instances: *instances, Store: store, Endpoint: endpoint, Dir: *out,
-	})
+	cfg := harness.Config{Instances: *instances, Store: store, Endpoint: endpoint, Dir: *out}
+	t, err := start(ctx, cfg, *front, *streaming)
 	if err != nil {
 		return false, err
 	}
-	defer cluster.Stop()
+	defer t.stop()
 
-	fmt.Printf("%d processes of examples/everything on %s behind %s\n\n", *instances, store, cluster.URL())
-	k := startKilling(ctx, cluster, *kill)
+	fmt.Printf("%s on %s behind %s\n\n", t.what, store, t.url)
+	k := startKilling(ctx, t.cluster, *kill)
 	defer k.stop()
-	s := suite{node: node, dir: dir, url: cluster.URL(), out: *out}
+	s := suite{node: node, dir: dir, url: t.url, out: *out}
 	var all []outcome
 	for _, r := range runs {
 		o, err := s.run(ctx, r)
@@ -110,11 +122,9 @@ func run(ctx context.Context) (ok bool, err error) {
 	k.print(os.Stdout)
 	printTable(os.Stdout, all, expected)
 	ok = printVerdict(os.Stdout, all, expected)
-	for i, p := range cluster.Processes {
-		if !p.Running() {
-			fmt.Printf("instance %d did not live through it: see its log in %s\n", i+1, *out)
-			ok = false
-		}
+	if dead := t.dead(); dead != "" {
+		fmt.Printf("%s: see its log in %s\n", dead, *out)
+		ok = false
 	}
 	if !ok {
 		fmt.Printf("results and logs are in %s\n", *out)
