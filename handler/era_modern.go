@@ -54,6 +54,9 @@ func (modernEra) settle(ctx context.Context, x *exchange, result json.RawMessage
 	if missing := undeclared(requests, declared); len(missing) > 0 {
 		return nil, errCapability(missing)
 	}
+	if content, ok := rawjson.Get(result, "content"); ok && rawjson.IsNull(content) {
+		result = rawjson.Delete(result, "content") // the SDK's: there is none
+	}
 	return x.sealState(ctx, result)
 }
 

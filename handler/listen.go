@@ -93,7 +93,7 @@ func (l *listener) serve(ctx context.Context, check func(context.Context) bool) 
 	now := make(chan struct{}, 1) // what rose before the watching began is told by nobody
 	now <- struct{}{}
 	for {
-		age := topicEvery / 2
+		age := l.h.topics.interval() * 9 / 10
 		select {
 		case <-now:
 			age = 0
@@ -146,7 +146,7 @@ func (l *listener) serve(ctx context.Context, check func(context.Context) bool) 
 const safeguard = 30
 
 // checkEvery is how often a standalone stream looks whether its session still lives and what it has subscribed to.
-const checkEvery = 5 * time.Second
+const checkEvery = 10 * time.Second
 
 // standalone serves the GET stream of a session (2025-11-25, basic/transports, listening for messages from the server).
 // The newest one takes over; a connection that is dead without anybody having noticed blocks nobody.

@@ -107,6 +107,17 @@ func (t *hub) room(n int) bool {
 	return len(t.wanted)+n <= maxTopics
 }
 
+// interval is how often topics are read: the more there are, the less often, so that a process with thousands of streams
+// costs about a hundred reads a second and not thousands.
+func (t *hub) interval() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return min(topicEvery*time.Duration(1+len(t.wanted)/100), topicSeldom)
+}
+
+// topicSeldom is the longest that an announcement may take to be seen.
+const topicSeldom = 30 * time.Second
+
 func (t *hub) join(topics []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
