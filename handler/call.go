@@ -411,8 +411,8 @@ func errCancelledCall() *failure {
 // basic/transports: a server may close the connection to let the client poll). The call goes on, and this HTTP request
 // with it, until the response is stored.
 func (c *call) hangUp(ctx context.Context, retry time.Duration) {
-	if !c.policy.prime || !c.mayStream() {
-		return // the client would not come back
+	if !c.policy.prime || !c.mayStream() || c.runtime.HoldResponses {
+		return // the client would not come back, or nothing would go on meanwhile
 	}
 	c.begin(ctx)
 	if c.box == nil {

@@ -14,6 +14,9 @@ type Runtime struct {
 	Deadline time.Time
 	// MaxResponse is the largest response body, in bytes. Zero: no limit.
 	MaxResponse int64
+	// HoldResponses says that the process may not get to run when a response has ended: none ends before its call does, also
+	// where a tool would have its client poll.
+	HoldResponses bool
 	// Draining is closed when the process is about to end: streams that wait for something end then, politely, and their
 	// clients come back to another instance. Nil: never.
 	Draining <-chan struct{}

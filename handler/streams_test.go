@@ -496,6 +496,10 @@ func TestAToolEndsItsStream(t *testing.T) {
 	close(release)
 	frames = s.follow(s.resume(frames[1].id))
 	assert.Contains(t, frames[len(frames)-1].data, "polled")
+
+	// Where nothing would run after the response, it does not end before.
+	e = open(t, setup{server: server, runtime: Runtime{HoldResponses: true}, opts: Options{StreamAfter: -1}}, true)
+	assert.Equal(t, "polled", e.session(version20251125).call("poll", `{}`).text())
 }
 
 func TestCancellationReachesTheCallOnAnyInstance(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ import (
 // that is redirected is lost, or arrives as a GET.
 func (s *server) route(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
+	s.running.Add(1)
+	defer s.running.Add(-1)
 	res := &response{ResponseWriter: w, draining: s.draining}
 	r = r.WithContext(withTrace(r.Context(), r.Header))
 	defer func() { s.finish(res, r, began, recover()) }()
@@ -33,7 +36,8 @@ func (s *server) route(w http.ResponseWriter, r *http.Request) {
 
 // runtime is what Cloud Run can do for a request that began at a time.
 func (s *server) runtime(began time.Time) handler.Runtime {
-	rt := handler.Runtime{Draining: s.draining}
+	// With request-based billing the CPU is throttled once a response has ended.
+	rt := handler.Runtime{Draining: s.draining, HoldResponses: os.Getenv("K_SERVICE") != ""}
 	if s.requestTimeout > 0 {
 		rt.Deadline = began.Add(s.requestTimeout)
 	}

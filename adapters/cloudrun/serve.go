@@ -67,6 +67,8 @@ type server struct {
 	requests context.Context
 	cancel   context.CancelCauseFunc // of requests
 
+	running atomic.Int64 // requests that have not returned, also those whose connection was taken over
+
 	mu    sync.Mutex
 	conns map[net.Conn]connection
 }
@@ -118,7 +120,8 @@ func (s *server) connections() (open, busy int) {
 			busy++
 		}
 	}
-	return len(s.conns), busy
+	// A call that has ended its response by itself, to have its client poll, has no connection any more, and goes on.
+	return len(s.conns), max(busy, int(s.running.Load()))
 }
 
 // serve listens, and runs until a signal arrives or ctx ends.
