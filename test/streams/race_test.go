@@ -187,7 +187,7 @@ func TestNoCutLosesAResponseOfTheSDK(t *testing.T) {
 }
 
 // workers is how many clients are cut at a time. Each waits before it comes back, so that many cost little.
-const workers = 64
+const workers = 24
 
 // everyOffset is where to cut an answer: everywhere, or where LONG is not set at every 16th byte and around the ends of
 // events.
