@@ -324,15 +324,14 @@ func (c *call) finish(ctx context.Context, o outcome) *failure {
 	}
 	id := ""
 	if c.box != nil {
-		outer := ctx
+		outer := context.WithoutCancel(ctx)
+		if deadline, ok := ctx.Deadline(); ok {
+			var end context.CancelFunc
+			outer, end = context.WithDeadline(outer, deadline)
+			defer end()
+		}
 		ctx, stop := toStore(ctx)
 		defer stop()
-		if cancelled {
-			if err := c.box.abandon(ctx); err != nil {
-				c.unresumable(ctx, err)
-			}
-			return nil
-		}
 		stored, signed, err := c.box.finish(ctx, response)
 		if errors.Is(err, store.ErrTooLarge) {
 			// Whoever is attached gets it all the same; whoever comes back is told why there is nothing.
@@ -352,9 +351,8 @@ func (c *call) finish(ctx context.Context, o outcome) *failure {
 			c.unresumable(ctx, err)
 		}
 	}
-	if !cancelled {
-		c.writeEvent(id, 0, response)
-	}
+	// Also of a cancelled call: an error, and no result. Without one, clients that hold an event id would poll for ever.
+	c.writeEvent(id, 0, response)
 	return nil
 }
 

@@ -150,7 +150,7 @@ func (e legacySessions) settle(ctx context.Context, x *exchange, result json.Raw
 		})
 	case "resources/subscribe":
 		uri := stringParam(x.msg, "uri")
-		return result, e.change(ctx, x, func(s *store.Session) bool {
+		return result, e.changeSubscriptions(ctx, x, func(s *store.Session) bool {
 			if slices.Contains(s.Subscriptions, uri) {
 				return false
 			}
@@ -159,7 +159,7 @@ func (e legacySessions) settle(ctx context.Context, x *exchange, result json.Raw
 		})
 	case "resources/unsubscribe":
 		uri := stringParam(x.msg, "uri")
-		return result, e.change(ctx, x, func(s *store.Session) bool {
+		return result, e.changeSubscriptions(ctx, x, func(s *store.Session) bool {
 			before := len(s.Subscriptions)
 			s.Subscriptions = slices.DeleteFunc(s.Subscriptions, func(u string) bool { return u == uri })
 			return len(s.Subscriptions) != before
@@ -204,6 +204,23 @@ func (e legacySessions) change(ctx context.Context, x *exchange, change func(*st
 	}
 	if x.shared != nil {
 		*x.shared = s
+	}
+	return nil
+}
+
+// changeSubscriptions changes the session, and tells its open stream, if there is one.
+func (e legacySessions) changeSubscriptions(ctx context.Context, x *exchange, change func(*store.Session) bool) *failure {
+	changed := false
+	f := e.change(ctx, x, func(s *store.Session) bool {
+		changed = change(s)
+		return changed
+	})
+	if f != nil || !changed {
+		return f
+	}
+	if err := e.h.store.RaiseTopic(ctx, sessionTopic(x.session.Key)); err != nil {
+		// The stream looks for itself, every checkEvery.
+		e.h.opts.Logger.DebugContext(ctx, "a stream could not be told of its subscriptions", "error", err)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ type listener struct {
 	topics  []string
 	seen    map[string]int64
 	message map[string]json.RawMessage // by topic
+	told    map[string]int64           // what another stream has announced in our place
 }
 
 // add makes the listener announce a topic with a message. What has happened to the topic so far is not announced, unless
@@ -70,30 +71,34 @@ func (l *listener) risen(ctx context.Context, age time.Duration) ([]string, erro
 	return risen, nil
 }
 
-// serve announces until the stream has to end. check looks, every so often and before an announcement, whether the stream
-// is still to go on.
-func (l *listener) serve(ctx context.Context, check func(context.Context) bool) (politely bool) {
+// A check says whether a stream is to go on, and whether it is the one that announces.
+type check func(context.Context) (goOn, announces bool)
+
+// serve announces until the stream has to end. may is asked every so often and before an announcement.
+func (l *listener) serve(ctx context.Context, may check) (politely bool) {
 	ctx, stop := l.deadline(ctx)
 	defer stop()
 	var changed <-chan struct{}
 	unwatch := func() {}
+	defer func() { unwatch() }()
+	now := make(chan struct{}, 1)
 	rewatch := func() {
 		unwatch()
 		var watching context.Context
 		watching, unwatch = context.WithCancel(ctx)
 		changed = watch(watching, l.h.store, store.Watched{Topics: l.topics})
+		select {
+		case now <- struct{}{}: // what rose before the watching began is told by nobody
+		default:
+		}
 	}
 	rewatch()
-	defer func() { unwatch() }()
 	alive, look, checks := time.NewTicker(keepAlive), time.NewTicker(topicEvery), time.NewTicker(checkEvery)
 	defer alive.Stop()
 	defer look.Stop()
 	defer checks.Stop()
-	looks := 0
-	now := make(chan struct{}, 1) // what rose before the watching began is told by nobody
-	now <- struct{}{}
-	for {
-		age := l.h.topics.interval() * 9 / 10
+	for looks := 0; ; {
+		age, due := l.h.topics.interval()*9/10, false
 		select {
 		case <-now:
 			age = 0
@@ -101,17 +106,7 @@ func (l *listener) serve(ctx context.Context, check func(context.Context) bool) 
 			l.comment()
 			continue
 		case <-checks.C:
-			before := len(l.topics)
-			if !check(ctx) {
-				return false
-			}
-			if len(l.topics) != before {
-				rewatch()
-				select {
-				case now <- struct{}{}:
-				default:
-				}
-			}
+			due = true
 		case <-changed:
 			age = 0
 		case <-look.C:
@@ -128,17 +123,26 @@ func (l *listener) serve(ctx context.Context, check func(context.Context) bool) 
 			return false
 		}
 		risen, err := l.risen(ctx, age)
-		if err != nil || len(risen) == 0 {
-			continue // an outage announces nothing; the next look finds what has risen meanwhile
+		if err != nil {
+			risen = nil // an outage announces nothing; the next look finds what has risen meanwhile
 		}
-		if !check(ctx) {
+		if len(risen) == 0 && !due {
+			continue
+		}
+		before := len(l.topics)
+		goOn, announces := may(ctx)
+		if !goOn {
 			return false
 		}
+		if len(l.topics) != before {
+			rewatch()
+		}
 		for _, topic := range risen {
-			if msg, ok := l.message[topic]; ok {
+			if msg := l.message[topic]; msg != nil && announces && l.seen[topic] > l.told[topic] {
 				l.event(msg)
 			}
 		}
+		l.told = nil
 	}
 }
 
@@ -149,7 +153,10 @@ const safeguard = 30
 const checkEvery = 10 * time.Second
 
 // standalone serves the GET stream of a session (2025-11-25, basic/transports, listening for messages from the server).
-// The newest one takes over; a connection that is dead without anybody having noticed blocks nobody.
+//
+// The newest one takes over, so that a connection that is dead without anybody having noticed blocks nobody. The one before
+// stays open and silent: were it ended, its client would come back and take over in turn, for ever. When the newest ends by
+// itself, the one before goes on. What a stream has announced is kept when it ends: the next one begins there.
 func (e legacySessions) standalone(ctx context.Context, a *answer, s *store.Session) *failure {
 	caps, f := a.serverCapabilities(ctx)
 	if f != nil {
@@ -163,75 +170,128 @@ func (e legacySessions) standalone(ctx context.Context, a *answer, s *store.Sess
 		return f
 	}
 	defer done()
-	owner, err := e.takeOver(ctx, s)
-	if err != nil {
-		return errStore(err)
-	}
 	l := &listener{answer: a}
 	defer l.close()
+	l.add(sessionTopic(s.Key), nil) // rises with the session's subscriptions
 	for _, kind := range []ListKind{ListTools, ListPrompts, ListResources} {
 		l.add(listTopic(a.name, kind), encodeNotification("notifications/"+string(kind)+"/list_changed", nil))
 	}
-	subscribe := func(uris []string) {
-		for _, uri := range uris {
-			l.add(resourceTopic(a.name, uri), encodeNotification("notifications/resources/updated", resourceParams(uri, nil)))
-		}
-		for topic := range l.message {
-			if uri, ok := resourceOf(a.name, topic); ok && !slices.Contains(uris, uri) {
-				l.remove(topic)
-			}
-		}
-	}
-	subscribe(s.Subscriptions)
+	l.subscribe(s.Subscriptions)
 	if err := l.start(ctx); err != nil {
 		return errStore(err)
 	}
+	place, before, err := e.takeOver(ctx, s)
+	if err != nil {
+		return errStore(err)
+	}
+	l.goOnFrom(before)
 	a.open()
 	a.comment() // some proxies hold the headers back until there is a body
-	check := func(ctx context.Context) bool {
+	may := func(ctx context.Context) (goOn, ours bool) {
 		fresh, f := a.session(ctx)
 		if f != nil {
-			return f.status != 404 // an outage ends nothing
+			return f.status != http.StatusNotFound, false // an outage ends nothing
 		}
 		// A subscription that is new to this stream starts from nothing: what has risen since it was made is announced.
-		subscribe(fresh.Subscriptions)
-		x, err := e.h.store.Exchange(ctx, streamKey(s.Key))
-		return err != nil || x.Owner == owner
+		l.subscribe(fresh.Subscriptions)
+		ours, l.told = e.holds(ctx, place)
+		return true, ours
 	}
-	if l.serve(ctx, check) {
+	politely := l.serve(ctx, may)
+	e.release(ctx, place, l.seen)
+	if politely {
 		a.writeRetry(pollFast)
 	}
 	return nil
 }
 
+// subscribe makes the listener announce the resources that the session has subscribed to, and no others.
+func (l *listener) subscribe(uris []string) {
+	for _, uri := range uris {
+		l.add(resourceTopic(l.name, uri), encodeNotification("notifications/resources/updated", resourceParams(uri, nil)))
+	}
+	for topic := range l.message {
+		if uri, ok := resourceOf(l.name, topic); ok && !slices.Contains(uris, uri) {
+			l.remove(topic)
+		}
+	}
+}
+
+// goOnFrom begins where another stream has ended.
+func (l *listener) goOnFrom(seen map[string]int64) {
+	for topic, v := range seen {
+		if _, ok := l.seen[topic]; ok {
+			l.seen[topic] = v
+		}
+	}
+}
+
 func streamKey(sessionKey string) string { return "stream-" + sessionKey }
 
-// takeOver makes this the stream of the session.
-func (e legacySessions) takeOver(ctx context.Context, s *store.Session) (owner string, err error) {
-	owner = newKey()
+// takeOver makes this the stream of the session. It gives the record that says so, and what the stream before, if it has
+// ended, had announced.
+func (e legacySessions) takeOver(ctx context.Context, s *store.Session) (place *store.Exchange, seen map[string]int64, err error) {
+	owner := newKey()
 	const tries = 10
 	for range tries {
 		x, err := e.h.store.Exchange(ctx, streamKey(s.Key))
 		if errors.Is(err, store.ErrNotFound) {
-			err = e.h.store.CreateExchange(ctx, &store.Exchange{
-				Key: streamKey(s.Key), Session: s.Key, State: stateRunning, Owner: owner,
-				Lease: time.Now(), Expires: time.Now().Add(streamLife),
-			})
+			x = &store.Exchange{
+				Key: streamKey(s.Key), Session: s.Key, Owner: owner, Lease: time.Now(), Expires: time.Now().Add(streamLife),
+			}
+			err = e.h.store.CreateExchange(ctx, x)
 			if errors.Is(err, store.ErrExists) {
 				continue
 			}
-			return owner, err
+			return x, nil, err
 		}
 		if err != nil {
-			return "", err
+			return nil, nil, err
 		}
-		x.Owner, x.Expires = owner, time.Now().Add(streamLife)
+		_ = json.Unmarshal([]byte(x.State), &seen) // empty while a stream is open
+		x.Owner, x.State, x.Expires = owner, "", time.Now().Add(streamLife)
 		if err = e.h.store.UpdateExchange(ctx, x); !errors.Is(err, store.ErrConflict) {
-			return owner, err
+			return x, seen, err
 		}
 	}
-	return "", store.Wrap("take over a stream", store.ErrThrottled, nil)
+	return nil, nil, store.Wrap("take over a stream", store.ErrThrottled, nil)
 }
+
+// holds says whether a stream is still the session's, or is again because the one that took over has ended; then it gives
+// what that one has announced.
+func (e legacySessions) holds(ctx context.Context, place *store.Exchange) (bool, map[string]int64) {
+	x, err := e.h.store.Exchange(ctx, place.Key)
+	if err != nil {
+		return false, nil // nobody knows: the next look does
+	}
+	if x.Owner != "" {
+		return x.Owner == place.Owner, nil
+	}
+	var seen map[string]int64
+	_ = json.Unmarshal([]byte(x.State), &seen) // without it, something may be announced twice
+	x.Owner, x.State = place.Owner, ""
+	return e.h.store.UpdateExchange(ctx, x) == nil, seen
+}
+
+// release notes that a stream has ended, and what it has announced.
+func (e legacySessions) release(ctx context.Context, place *store.Exchange, seen map[string]int64) {
+	ctx, stop := toStore(ctx)
+	defer stop()
+	x, err := e.h.store.Exchange(ctx, place.Key)
+	if err != nil || x.Owner != place.Owner {
+		return
+	}
+	x.Owner, x.State = "", string(encode(seen))
+	if len(x.State) > maxSeen {
+		x.State = ""
+	}
+	if err := e.h.store.UpdateExchange(ctx, x); err != nil {
+		e.h.opts.Logger.DebugContext(ctx, "what a stream has announced could not be kept", "error", err)
+	}
+}
+
+// maxSeen bounds what is kept of a stream that has ended, in bytes.
+const maxSeen = 48 << 10
 
 // streamLife is how long it is known who has a session's stream. A stream that is older than that has no rival from before.
 const streamLife = 48 * time.Hour
@@ -272,7 +332,7 @@ func (e modernEra) listen(ctx context.Context, a *answer, x *exchange) *failure 
 	if a.accept.stream {
 		a.event(ack)
 	}
-	if len(l.topics) > 0 && !l.serve(ctx, func(context.Context) bool { return true }) {
+	if len(l.topics) > 0 && !l.serve(ctx, func(context.Context) (bool, bool) { return true, true }) {
 		return nil // the client has gone
 	}
 	a.respond(result)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/assert"
@@ -96,7 +97,43 @@ func TestTheNewestStreamTakesOver(t *testing.T) {
 	require.NoError(t, e.announcer().NotifyListChanged(t.Context(), ListTools))
 	f, _ := fresh.next()
 	assert.Equal(t, "notifications/tools/list_changed", f.method())
-	assert.Empty(t, old.rest(), "the old one ends, and says nothing twice")
+	select {
+	case f, open := <-old.frames:
+		assert.Fail(t, "the old one is to be silent", "%v %v", f, open)
+	default:
+	}
+	fresh.drop()
+	// The old one goes on where the new one ended: it says what is new, and nothing twice.
+	assert.Eventually(t, func() bool {
+		x, err := e.store.Store.Exchange(t.Context(), streamKey(e.stored(s).Key))
+		return err == nil && x.Owner == ""
+	}, patience, time.Millisecond)
+	require.NoError(t, e.announcer().NotifyListChanged(t.Context(), ListPrompts))
+	f, _ = old.next()
+	assert.Equal(t, "notifications/prompts/list_changed", f.method())
+}
+
+func TestAnUpdateBetweenTwoStreamsIsNotLost(t *testing.T) {
+	e := open(t, setup{}, true)
+	s := e.session(version20251125)
+	first := s.open(http.MethodGet, "", headerDeadline, "100ms")
+	assert.NotEmpty(t, first.rest()[0].retry)
+	require.NoError(t, e.announcer().NotifyListChanged(t.Context(), ListTools))
+	f, _ := s.open(http.MethodGet, "").next()
+	assert.Equal(t, "notifications/tools/list_changed", f.method())
+}
+
+func TestASubscriptionReachesAnOpenStream(t *testing.T) {
+	e := open(t, setup{}, true)
+	s := e.session(version20251125)
+	get := s.open(http.MethodGet, "")
+	<-get.frames
+	require.Zero(t, s.post(`{"jsonrpc":"2.0","id":6,"method":"resources/subscribe","params":{"uri":"test://one"}}`).code())
+	require.NoError(t, e.announcer().NotifyResourceUpdated(t.Context(), "test://one"))
+	began := time.Now()
+	f, _ := get.next()
+	assert.Contains(t, f.data, "test://one")
+	assert.Less(t, time.Since(began), checkEvery/2)
 }
 
 func TestAStreamEndsWithItsSession(t *testing.T) {

@@ -138,11 +138,6 @@ func (o *outbox) finish(ctx context.Context, response json.RawMessage) (json.Raw
 	return response, o.sign(id), nil
 }
 
-// abandon ends the exchange without a response: its client does not want one any more.
-func (o *outbox) abandon(ctx context.Context) error {
-	return o.store.AppendEvent(ctx, o.record.Key, store.Event{Seq: store.Final, Data: pack(nil)}, o.record.Expires)
-}
-
 // beat renews the lease.
 func (o *outbox) beat(ctx context.Context) error {
 	o.record.Lease = time.Now().Add(lease)

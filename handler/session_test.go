@@ -86,7 +86,7 @@ func TestStoreOperationsPerMessage(t *testing.T) {
 		s.post(`{"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"info"}}`)
 		assert.Equal(t, map[string]int{"read": 1, "update": 1}, e.store.spent())
 		s.post(`{"jsonrpc":"2.0","id":5,"method":"resources/subscribe","params":{"uri":"test://one"}}`)
-		assert.Equal(t, map[string]int{"read": 1, "update": 1}, e.store.spent())
+		assert.Equal(t, map[string]int{"read": 1, "update": 1, "raise": 1}, e.store.spent())
 		s.send(http.MethodDelete, "")
 		assert.Equal(t, map[string]int{"read": 1, "delete": 1}, e.store.spent())
 		e.post(pingBody)

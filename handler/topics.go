@@ -77,6 +77,9 @@ func listTopic(server string, kind ListKind) string { return server + "\x00list\
 
 func resourceTopic(server, uri string) string { return server + "\x00resource\x00" + uri }
 
+// sessionTopic rises when a session's subscriptions change, for its open stream.
+func sessionTopic(key string) string { return "session\x00" + key }
+
 // resourceOf gives the URI of a topic of a resource.
 func resourceOf(server, topic string) (uri string, ok bool) {
 	return strings.CutPrefix(topic, resourceTopic(server, ""))

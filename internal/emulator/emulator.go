@@ -37,8 +37,9 @@ func DynamoDB(ctx context.Context) (endpoint string, stop func(), err error) {
 		return "", func() {}, err
 	}
 	endpoint = "http://" + net.JoinHostPort(host, port)
+	keep := filepath.Join(filepath.Dir(cli), "..", "..", "keep.cjs")
 	stop, err = start(ctx, func(ctx context.Context) error { return answers(ctx, endpoint) },
-		node, cli, "--host", host, "--port", port, "--createTableMs", "0", "--deleteTableMs", "0", "--updateTableMs", "0")
+		node, "--require", keep, cli, "--host", host, "--port", port, "--createTableMs", "0", "--deleteTableMs", "0", "--updateTableMs", "0")
 	return endpoint, stop, err
 }
 
