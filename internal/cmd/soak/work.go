@@ -60,6 +60,9 @@ func (w *worker) work(ctx context.Context) {
 		for w.session == nil && ctx.Err() == nil {
 			w.initialize(finishing)
 		}
+		if w.session == nil {
+			return
+		}
 		at := rand.IntN(100)
 		for _, j := range jobs {
 			if at -= j.share; at < 0 {
