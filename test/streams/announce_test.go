@@ -20,7 +20,6 @@ const watched = "test://watched-resource"
 // Streams of announcements end every now and then: a deadline, a deploy, a network. What is announced until the client has
 // come back, a second later, is announced then.
 func TestAnUpdateBetweenTwoStreamsIsNotLost(t *testing.T) {
-	pending(t, "a stream of announcements goes on where the session's last one has ended")
 	cluster := harness.StartForTest(t, harness.Config{})
 	c := rawClient(t, cluster.URL())
 	s := subscribed(t, c)
@@ -39,7 +38,6 @@ func TestAnUpdateBetweenTwoStreamsIsNotLost(t *testing.T) {
 
 // A subscription holds from the moment at which it is acknowledged, for a stream that is open already too.
 func TestASubscriptionReachesAnOpenStreamSoon(t *testing.T) {
-	pending(t, "an open stream learns of a new subscription at once")
 	const soon = 2 * time.Second
 	cluster := harness.StartForTest(t, harness.Config{})
 	c := rawClient(t, cluster.URL())
