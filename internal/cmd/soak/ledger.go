@@ -241,15 +241,20 @@ const (
 )
 
 // diedUnder says whether a process was killed while it ran the call. A tool that has finished was not interrupted, but for
-// its response on the way into the store. A stream that has ended properly is of a process that ran nothing any more.
+// what it said on the way into the store: that is as long as its stream is open, or a moment for a client that has left. A
+// stream that has ended properly is of a process that ran nothing any more.
 func (l *ledger) diedUnder(c call, finished map[string]time.Time) bool {
 	at, done := finished[c.key]
 	for _, s := range c.outcome.Streams {
+		if !s.Broke || s.Began.After(c.outcome.Ended.Add(-lease)) {
+			continue
+		}
 		from, until := s.Began.Add(-lag), s.Ended.Add(unseen)
 		if done {
 			from, until = at.Add(-lag), at.Add(slack)
-		} else if !s.Broke || s.Began.After(c.outcome.Ended.Add(-lease)) {
-			continue
+			if open := s.Ended.Add(lag); open.After(until) {
+				until = open
+			}
 		}
 		for _, k := range l.kills[s.Instance] {
 			if k.After(from) && k.Before(until) {
