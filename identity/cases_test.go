@@ -227,7 +227,7 @@ func TestAUTH97AVerifierThatFailsIsNoVerdict(t *testing.T) {
 			o.Verifier = func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { panic("secret-of-mine") }
 		})
 		r := e.post("x", "", ping)
-		assert.Equal(t, http.StatusInternalServerError, r.status)
+		assert.Equal(t, http.StatusServiceUnavailable, r.status)
 		assert.NotContains(t, e.log.String()+r.body, "secret-of-mine")
 	})
 	t.Run("the key server is down", func(t *testing.T) {

@@ -104,7 +104,9 @@ func FuzzRecord(f *testing.F) {
 	go func() { served <- server.Serve(l) }()
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(f, err)
-	client, err := gcfirestore.NewClient(f.Context(), "project", option.WithGRPCConn(conn))
+	client, err := withoutEnvironment(func() (*gcfirestore.Client, error) {
+		return gcfirestore.NewClient(f.Context(), "project", option.WithGRPCConn(conn))
+	})
 	require.NoError(f, err)
 	f.Cleanup(func() {
 		_ = client.Close()
