@@ -60,8 +60,8 @@ type ledger struct {
 
 func newLedger(out io.Writer) *ledger {
 	return &ledger{
-		out: out, announcements: map[string]int{}, byKind: map[string]int{}, kills: map[string][]time.Time{}, faults: map[string]int{},
-		repeated: map[string]call{},
+		out: out, announcements: map[string]int{}, byKind: map[string]int{}, kills: map[string][]time.Time{},
+		faults: map[string]int{}, repeated: map[string]call{},
 	}
 }
 
@@ -180,8 +180,8 @@ func (l *ledger) fault(kind string, w *worker, c call, format string, args ...an
 		session = logID(c.session.ID) + " at " + c.session.Version
 	}
 	o := c.outcome
-	_, _ = fmt.Fprintf(l.out, "\n%s: %s %s of session %s: %s\nresult %.600s error %.600s\n%s\n", strings.ToUpper(kind), c.what, c.key,
-		session, fmt.Sprintf(format, args...), o.Result, o.Error, strings.Join(o.Trace, "\n"))
+	_, _ = fmt.Fprintf(l.out, "\n%s: %s %s of session %s: %s\nresult %.600s error %.600s\n%s\n", strings.ToUpper(kind),
+		c.what, c.key, session, fmt.Sprintf(format, args...), o.Result, o.Error, strings.Join(o.Trace, "\n"))
 }
 
 // logID is how the server's log names a session.
@@ -327,7 +327,8 @@ func (l *ledger) print(w *os.File, took time.Duration, honestly, refused int) bo
 		{"cancelled", l.cancels, ""},
 		{"announcements", l.announcements["heard"], fmt.Sprintf("heard; %d streams broke before",
 			l.announcements["stream broke"]+l.announcements["not listened to"])},
-		{"retried", l.retries + l.resumes, fmt.Sprintf("as the protocol says: %d after a 503, %d with Last-Event-ID", l.retries, l.resumes)},
+		{"retried", l.retries + l.resumes,
+			fmt.Sprintf("as the protocol says: %d after a 503, %d with Last-Event-ID", l.retries, l.resumes)},
 	} {
 		_, _ = fmt.Fprintf(w, "%-21s %8d   %s\n", line.name, line.number, line.note)
 	}

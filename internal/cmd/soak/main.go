@@ -109,7 +109,8 @@ func run(ctx context.Context) (ok bool, err error) {
 
 	l := newLedger(evidence)
 	n := number("SOAK_CLIENTS", clients)
-	fmt.Printf("%d clients for %v on %d processes over %s (%s), one killed every %v\n\n", n, duration, instances, store, plan, killEvery)
+	fmt.Printf("%d clients for %v on %d processes over %s (%s), one killed every %v\n\n",
+		n, duration, instances, store, plan, killEvery)
 	began := time.Now()
 	working, finish := context.WithTimeout(ctx, duration)
 	defer finish()

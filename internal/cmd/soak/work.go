@@ -89,7 +89,9 @@ func (w *worker) key() string {
 }
 
 // call makes a call of the worker's session, and judges it.
-func (w *worker) call(ctx context.Context, what, key string, q client.Request, check func(*client.Outcome) string) *client.Outcome {
+func (w *worker) call(
+	ctx context.Context, what, key string, q client.Request, check func(*client.Outcome) string,
+) *client.Outcome {
 	if rand.IntN(2) == 0 {
 		q.ID = "1" // one large client numbers all its requests so
 	}
@@ -99,7 +101,9 @@ func (w *worker) call(ctx context.Context, what, key string, q client.Request, c
 	return o
 }
 
-func (w *worker) modern(ctx context.Context, what, key string, q client.Request, check func(*client.Outcome) string) *client.Outcome {
+func (w *worker) modern(
+	ctx context.Context, what, key string, q client.Request, check func(*client.Outcome) string,
+) *client.Outcome {
 	q.Answer = answer
 	o := w.client.Modern(ctx, q)
 	w.ledger.judge(w, call{what: what, key: key, outcome: o, check: check})
@@ -237,7 +241,8 @@ func (w *worker) cancel(ctx context.Context) {
 // change makes the session remember something, and sees that it does.
 func (w *worker) change(ctx context.Context) {
 	key := w.key()
-	o := w.call(ctx, "set the log level", "", client.Request{Method: "logging/setLevel", Params: `{"level":"info"}`}, anything)
+	set := client.Request{Method: "logging/setLevel", Params: `{"level":"info"}`}
+	o := w.call(ctx, "set the log level", "", set, anything)
 	if o.Fate != client.Answered {
 		return
 	}

@@ -61,7 +61,8 @@ var executed = regexp.MustCompile(`execs: (\d+)`)
 // Run runs a target for a while, from its seed corpus on. What it finds is written below testdata/fuzz, and is a test from
 // then on.
 func (t Target) Run(ctx context.Context, root string, duration time.Duration) (Result, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-fuzz=^"+t.Name+"$", fmt.Sprintf("-fuzztime=%s", duration), "./"+t.Dir)
+	args := []string{"test", "-run=^$", "-fuzz=^" + t.Name + "$", fmt.Sprintf("-fuzztime=%s", duration), "./" + t.Dir}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second

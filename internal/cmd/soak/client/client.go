@@ -157,7 +157,9 @@ func (r *cutReader) Read(p []byte) (int, error) {
 }
 
 // Do makes one HTTP request, of a session if it has one, and gives its response as it is.
-func (s *Session) Do(ctx context.Context, method, body string, headers ...string) (status int, header http.Header, text string, err error) {
+func (s *Session) Do(ctx context.Context, method, body string, headers ...string) (
+	status int, header http.Header, text string, err error,
+) {
 	r, err := s.send(ctx, method, body, s.headers(headers...)...)
 	if err != nil {
 		return 0, nil, "", err
@@ -199,7 +201,8 @@ type Fate string
 const (
 	// Answered: its response has arrived.
 	Answered Fate = "answered"
-	// CutInline: the connection broke, or whoever is between could not reach the server, and there is no event id to come back with. It may have run.
+	// CutInline: the connection broke, or whoever is between could not reach the server, and there is no event id to come
+	// back with. It may have run.
 	CutInline Fate = "cut inline"
 	// Missing: the session does not exist, says the server.
 	Missing Fate = "session missing"

@@ -318,7 +318,9 @@ func (s *Session) Delete(ctx context.Context) (status, tries int) {
 
 // Listen holds the session's standalone stream until ctx ends or the stream does, and hands over its notifications by
 // method and params. opened is called when the stream is open.
-func (s *Session) Listen(ctx context.Context, opened func(), heard func(method string, params json.RawMessage)) (status int, err error) {
+func (s *Session) Listen(ctx context.Context, opened func(), heard func(method string, params json.RawMessage)) (
+	status int, err error,
+) {
 	r, err := s.send(ctx, http.MethodGet, "", s.headers()...)
 	if err != nil {
 		return 0, err

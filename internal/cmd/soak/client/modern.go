@@ -110,7 +110,9 @@ func (f *follower) modern(ctx context.Context, r *response) {
 }
 
 // Subscribe holds a subscription to resources until ctx or the stream ends. opened is called when it is acknowledged.
-func (c *Client) Subscribe(ctx context.Context, uris []string, opened func(), heard func(method string, params json.RawMessage)) error {
+func (c *Client) Subscribe(
+	ctx context.Context, uris []string, opened func(), heard func(method string, params json.RawMessage),
+) error {
 	list, _ := json.Marshal(uris)
 	q := Request{Method: "subscriptions/listen", Params: `{"notifications":{"resourceSubscriptions":` + string(list) + `}}`}
 	r, err := c.send(ctx, http.MethodPost, q.body(c.metaFields()), q.modernHeaders()...)
