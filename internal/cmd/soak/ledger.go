@@ -236,8 +236,9 @@ const (
 	lag   = 300 * time.Millisecond
 	// unseen is how long a call may go on whose client's connection is gone.
 	unseen = 5 * time.Second
-	// lease is how long after its process's last sign of life a call is declared interrupted, at least.
-	lease = 20 * time.Second
+	// lease is how long after its stream began a call is declared interrupted, at least: a lease, less what a slow store took
+	// to note its beginning.
+	lease = 14 * time.Second
 )
 
 // diedUnder says whether a process was killed while it ran the call. A tool that has finished was not interrupted, but for
