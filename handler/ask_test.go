@@ -412,10 +412,13 @@ func TestASuspensionThatCannotBeStored(t *testing.T) {
 	v := &interview{}
 	e := open(t, setup{server: v.server, runtime: Runtime{Buffered: true}}, true)
 	s := e.initialize(version20251125, allCapabilities)
-	for _, op := range []string{"answer", "exchange", "event"} {
+	for n, op := range []string{"answer", "exchange", "event"} {
 		e.store.failOnly(op, store.Wrap("test", store.ErrUnavailable, nil))
 		r := s.call("three", `{}`)
-		assert.Equal(t, 503, r.status, op)
+		assert.Equal(t, 200, r.status, "%s: the tool has run, and nothing may make the client repeat that unaware", op)
 		assert.Equal(t, "9", r.id())
+		assert.Contains(t, r.body, "could not be asked")
+		assert.NotContains(t, r.body, "retryable")
+		assert.Equal(t, n+1, v.ran("three"))
 	}
 }

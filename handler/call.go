@@ -67,6 +67,24 @@ func toStore(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 }
 
+// persist repeats a write that the store could not take, while ctx lasts. A write that failed may have happened all the
+// same: write has to allow for that.
+func persist(ctx context.Context, write func() error) error {
+	for wait := storeRetry; ; wait = min(2*wait, storeRetryMost) {
+		err := write()
+		if !errors.Is(err, store.ErrUnavailable) {
+			return err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
 var (
 	errCancelled = errors.New("the client has cancelled the request")
 	errShutdown  = errors.New("the server is shutting down")
@@ -152,7 +170,7 @@ func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
 				c.comment()
 			}
 		case <-beat.C:
-			c.beat(ctx)
+			beat.Reset(c.beat(ctx))
 		case retry := <-c.x.hang:
 			c.hangUp(ctx, retry)
 		case <-gone: // a client that cancels closes its connection as well, as a rule
@@ -275,16 +293,19 @@ func (c *call) withoutQuestions(items []item) (msgs []json.RawMessage) {
 	return msgs
 }
 
-func (c *call) beat(ctx context.Context) {
+// beat says that the call lives, and gives how soon to say so again.
+func (c *call) beat(ctx context.Context) time.Duration {
 	if c.box == nil {
-		return
+		return heartbeat
 	}
 	ctx, stop := toStore(ctx)
 	defer stop()
 	if err := c.box.beat(ctx); err != nil {
 		c.h.opts.Logger.WarnContext(ctx, "the lease of a stream could not be renewed",
 			"session", logID(c.session), "error", err)
+		return heartbeatAgain
 	}
+	return heartbeat
 }
 
 // finish answers with what has become of the call.

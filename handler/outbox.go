@@ -33,6 +33,8 @@ const (
 	// whoever resumes the exchange of a process that has died is told so in lease and a look (see [leaseLook]), at most.
 	heartbeat = 10 * time.Second
 	lease     = 21 * time.Second
+	// heartbeatAgain is how soon it is said again when the store did not take it.
+	heartbeatAgain = time.Second
 	// retention is how long a stream can be resumed after it has ended.
 	retention = 15 * time.Minute
 )

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -153,36 +154,59 @@ func (c *call) suspend(ctx context.Context, s *suspension) *failure {
 	if c.box == nil {
 		box, err := c.x.newOutbox(ctx, stateAsking)
 		if err != nil {
-			return errStore(err)
+			return errUnasked(err)
 		}
 		c.box = box
 	}
 	record, fresh := c.box.record, c.box.record.Revision == nil
 	msgs, err := c.storeRound(ctx, s)
 	if err != nil {
-		return errStore(err)
+		return errUnasked(err)
 	}
 	// Only now may somebody find the record asking: everything that it asks with is there.
 	record.State, record.Round, record.Lease = stateAsking, s.round, time.Now().Add(c.h.opts.AskTimeout)
 	record.Expires = record.Lease.Add(c.h.opts.CallTimeout + retention)
 	c.box.id.Until = record.Expires.Unix()
-	if fresh {
-		err = c.h.store.CreateExchange(ctx, record)
-	} else {
-		err = update(ctx, c.h.store, record)
-	}
+	err = persist(ctx, func() error {
+		if fresh {
+			return ours(c.h.store.CreateExchange(ctx, record))
+		}
+		return update(ctx, c.h.store, record)
+	})
 	if err != nil {
-		return errStore(err)
+		return errUnasked(err)
 	}
-	ids, err := c.box.put(ctx, msgs)
+	var ids []string
+	err = persist(ctx, func() (err error) {
+		ids, err = c.box.put(ctx, msgs)
+		return err
+	})
 	if err != nil {
-		return errStore(err)
+		return errUnasked(err)
 	}
 	c.open()
 	for i, msg := range msgs {
 		c.writeEvent(ids[i], pollFast, msg)
 	}
 	return nil
+}
+
+// ours takes it that something is there which only we can have stored: the write happened although it failed.
+func ours(err error) error {
+	if errors.Is(err, store.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// errUnasked ends a call whose questions could not be stored. The handler has run: the client must not repeat it unaware.
+func errUnasked(err error) *failure {
+	f := errStore(err)
+	if !errors.Is(err, store.ErrUnavailable) {
+		return f
+	}
+	return refuse(http.StatusOK, jsonrpc.CodeInternalError, levelFault, "the client could not be asked: the store cannot be "+
+		"reached, and so its answer could not be either. The call has run up to its question, and was not run again").because(err)
 }
 
 // storeRound stores what the next round needs, and gives the questions as messages.
@@ -197,7 +221,9 @@ func (c *call) storeRound(ctx context.Context, s *suspension) ([]json.RawMessage
 		data.Slots[r.Key] = q.slot
 		msgs = append(msgs, encodeQuestion(c.box.keys, record, q))
 	}
-	return msgs, c.h.store.PutAnswer(ctx, record.Key, slotRound(s.round), encode(data), until)
+	return msgs, persist(ctx, func() error {
+		return ours(c.h.store.PutAnswer(ctx, record.Key, slotRound(s.round), encode(data), until))
+	})
 }
 
 // continueRound calls the handler again when the answers of a round are there, if nobody else does. done says that it has,

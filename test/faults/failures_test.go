@@ -210,7 +210,6 @@ func TestAnOutageWhileAClientComesBack(t *testing.T) {
 func TestALostHeartbeatIsNoDeath(t *testing.T) {
 	for name, rates := range map[string]faulty.Rates{"lost": {Lost: 1}, "refused": {Error: 1}} {
 		t.Run(name, func(t *testing.T) {
-			pending(t, "a heartbeat that was lost is no conflict for the next one, and one that was refused is repeated soon")
 			inWorld(t, setup{}, func(w *world) {
 				s := w.session(w.client, latest)
 				for _, at := range []time.Duration{9 * time.Second, 19 * time.Second} {
@@ -227,7 +226,6 @@ func TestALostHeartbeatIsNoDeath(t *testing.T) {
 }
 
 func TestAResponseThatTheStoreRefusesOnce(t *testing.T) {
-	pending(t, "the response of a call is stored at the second try")
 	for _, rates := range []faulty.Rates{{Error: 1}, {Lost: 1}, {Throttle: 1}} {
 		inWorld(t, setup{}, func(w *world) {
 			s := w.session(w.client, latest)
@@ -243,7 +241,6 @@ func TestAResponseThatTheStoreRefusesOnce(t *testing.T) {
 
 // Any one write of a suspended call may fail once, in any way: the call ends with its result, and no round runs twice.
 func TestASuspendedCallSurvivesAnyOneFailure(t *testing.T) {
-	pending(t, "a suspended call survives a store that refuses one of its writes")
 	for _, op := range []faulty.Operation{
 		faulty.CreateExchange, faulty.UpdateExchange, faulty.AppendEvent, faulty.PutAnswer, faulty.Answer, faulty.Exchange, faulty.Events,
 	} {

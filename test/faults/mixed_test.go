@@ -40,9 +40,6 @@ func TestMixedWork(t *testing.T) {
 	for mode, ask := range map[string]handler.AskMode{"held": handler.AskHold, "suspended": handler.AskSuspend} {
 		for _, plan := range plans {
 			t.Run(nameOf(plan)+", rounds are "+mode, func(t *testing.T) {
-				if mode == "suspended" && plan.Error > 0 {
-					pending(t, "a suspended call survives a store that refuses one of its writes")
-				}
 				askFor := func(_, name string) handler.AskMode {
 					if name == "rounds" {
 						return ask

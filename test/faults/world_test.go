@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -77,14 +76,6 @@ func newWorld(t *testing.T, s setup) *world {
 	}
 	w.client = w.newClient(nil)
 	return w
-}
-
-// pending skips a test of what the handler cannot do yet; PENDING=run runs it.
-func pending(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("PENDING") != "run" {
-		t.Skip("not yet: " + what)
-	}
 }
 
 func btoi(b bool) int {
