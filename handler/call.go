@@ -265,8 +265,17 @@ func (c *call) forward(ctx context.Context) {
 	if c.box != nil && len(msgs) > 0 && !full {
 		storeCtx, stop := toStore(ctx)
 		defer stop()
+		put := func() (err error) {
+			ids, err = c.box.put(storeCtx, msgs)
+			return err
+		}
 		var err error
-		if ids, err = c.box.put(storeCtx, msgs); err != nil {
+		if asks { // without its question in the store, the tool would fail
+			err = persist(storeCtx, put)
+		} else {
+			err = put()
+		}
+		if err != nil {
 			c.unresumable(ctx, err)
 			msgs = c.withoutQuestions(items)
 		}

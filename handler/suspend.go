@@ -163,25 +163,28 @@ func (c *call) suspend(ctx context.Context, s *suspension) *failure {
 	if err != nil {
 		return errUnasked(err)
 	}
-	// Only now may somebody find the record asking: everything that it asks with is there.
-	record.State, record.Round, record.Lease = stateAsking, s.round, time.Now().Add(c.h.opts.AskTimeout)
-	record.Expires = record.Lease.Add(c.h.opts.CallTimeout + retention)
+	until := time.Now().Add(c.h.opts.AskTimeout)
+	record.Expires = until.Add(c.h.opts.CallTimeout + retention)
 	c.box.id.Until = record.Expires.Unix()
-	err = persist(ctx, func() error {
-		if fresh {
-			return ours(c.h.store.CreateExchange(ctx, record))
-		}
-		return update(ctx, c.h.store, record)
-	})
-	if err != nil {
-		return errUnasked(err)
-	}
 	var ids []string
 	err = persist(ctx, func() (err error) {
 		ids, err = c.box.put(ctx, msgs)
 		return err
 	})
 	if err != nil {
+		return errUnasked(err)
+	}
+	// Only now may somebody find the record asking: everything that it asks with is there, the questions too. A process that
+	// died in between would leave a client waiting for one that never comes.
+	record.State, record.Round, record.Lease = stateAsking, s.round, until
+	err = persist(ctx, func() error {
+		if fresh {
+			return ours(c.h.store.CreateExchange(ctx, record))
+		}
+		return update(ctx, c.h.store, record)
+	})
+	// Only its owner could change the record before: if it is somebody else's now, we have, and the next round is claimed.
+	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return errUnasked(err)
 	}
 	c.open()
