@@ -34,6 +34,20 @@ func byName(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, 
 
 const app = "https://app.example"
 
+func TestORIGIN64NoOriginIsAllowedThatNobodyHasListed(t *testing.T) {
+	for name, allowed := range map[string][]string{"no list": nil, "a list": {app}} {
+		modes(t, setup{opts: Options{AllowedOrigins: allowed, Verifier: denyAll}}, func(t *testing.T, e *endpoint) {
+			for _, origin := range []string{"null", "http://", "http://[", "https://evil.example", "evil"} {
+				r := e.post(initBody(version20251125, `{}`), "Origin", origin)
+				assert.Equal(t, 403, r.status, "%s: %s is refused before anybody asks who it is", name, origin)
+				r = e.post(`not even JSON`, "Origin", origin)
+				assert.Equal(t, 403, r.status, "%s: %s", name, origin)
+			}
+			assert.Equal(t, 401, e.post(initBody(version20251125, `{}`)).status, "no Origin, no browser: only the token is missing")
+		})
+	}
+}
+
 func TestORIGIN66PagesCanReadTheAnswer(t *testing.T) {
 	modes(t, setup{opts: Options{AllowedOrigins: []string{app}, Verifier: byName, AllowAnonymous: true}}, func(t *testing.T, e *endpoint) {
 		for name, r := range map[string]reply{

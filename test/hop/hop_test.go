@@ -111,6 +111,41 @@ func TestSessionOutlivesTheProcessesThatServeIt(t *testing.T) {
 	}
 }
 
+// A session id is good on every process from the moment that its client has it.
+func TestMULTI12EveryProcessKnowsAFreshSession(t *testing.T) {
+	for _, kind := range []harness.Store{harness.DynamoDB, harness.Firestore} {
+		t.Run(string(kind), func(t *testing.T) {
+			cluster := harness.StartForTest(t, harness.Config{Store: kind})
+			post := func(url, session, body string) *http.Response {
+				ctx, cancel := context.WithTimeout(t.Context(), storyLimit)
+				defer cancel()
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+				require.NoError(t, err)
+				req.Header.Set("Content-Type", "application/json")
+				req.Header.Set("Accept", "application/json, text/event-stream")
+				if session != "" {
+					req.Header.Set("Mcp-Session-Id", session)
+				}
+				resp, err := http.DefaultClient.Do(req)
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, resp.Body)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				return resp
+			}
+			urls := cluster.URLs()
+			resp := post(urls[0], "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+
+				`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"hop","version":"1"}}}`)
+			require.Equal(t, http.StatusOK, resp.StatusCode)
+			session := resp.Header.Get("Mcp-Session-Id")
+			for i := range 20 {
+				resp := post(urls[i%len(urls)], session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, i+2))
+				assert.Equal(t, http.StatusOK, resp.StatusCode, "call %d, on process %d", i, i%len(urls))
+			}
+		})
+	}
+}
+
 // rawStory is a legacy session message by message, as it is on the wire.
 func rawStory(t *testing.T, url string) []step {
 	client := &http.Client{Transport: &http.Transport{}}
