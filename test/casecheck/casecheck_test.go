@@ -21,9 +21,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(emulator.Main(m)) }
 
-// rows are the checker's rows that the product answers for: sessions, many instances, request ids, negotiation, versions,
-// messages and JSON.
-const rows = "1-12,17-23,57-60,67-73,76-95"
+// What the processes are configured with, so that the rows about it count. The last host is one that the checker uses as a
+// platform's.
+const (
+	origin = "https://app.example"
+	host   = "allowed.example"
+	hosts  = host + ",127.0.0.1,svc-abc-uc.a.run.app"
+)
 
 // checkLimit bounds one run of the checker, which bounds each of its rows.
 const checkLimit = 5 * time.Minute
@@ -40,7 +44,9 @@ func TestExternalCheckerPassesItsRows(t *testing.T) {
 	checker := build(t)
 	for _, store := range []harness.Store{harness.DynamoDB, harness.Firestore} {
 		t.Run(string(store), func(t *testing.T) {
-			cluster := harness.StartForTest(t, harness.Config{Store: store})
+			cluster := harness.StartForTest(t, harness.Config{Store: store, Env: map[string]string{
+				"HYDRANT_ORIGINS": origin, "HYDRANT_HOSTS": hosts,
+			}})
 			for name, args := range map[string][]string{
 				"each row as it says":               nil,
 				"every request to the next process": {"-hop"},
@@ -91,7 +97,8 @@ func check(t *testing.T, checker string, cluster *harness.Cluster, args ...strin
 	defer cancel()
 	report := filepath.Join(t.TempDir(), "report.json")
 	cmd := exec.CommandContext(ctx, checker, append([]string{
-		"-urls", strings.Join(cluster.URLs(), ","), "-tally", cluster.Tally, "-only", rows, "-json", report,
+		"-urls", strings.Join(cluster.URLs(), ","), "-tally", cluster.Tally, "-json", report,
+		"-origin", origin, "-allowed-host", host,
 	}, args...)...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
