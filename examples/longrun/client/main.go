@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -115,7 +116,8 @@ func rest(stream *stream, url, last string, say func(string, ...any)) (string, e
 	}
 }
 
-// cancel cancels the call through another instance than the one that runs it. No response follows.
+// cancel cancels the call through another instance than the one that runs it. An error follows, and no
+// result.
 func cancel(ctx context.Context, c *client, stream *stream, one, two string, say func(string, ...any)) error {
 	ended, err := c.post(ctx, two, `{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {
 		"requestId": 2, "reason": "it takes too long"}}`)
@@ -126,12 +128,25 @@ func cancel(ctx context.Context, c *client, stream *stream, one, two string, say
 		return err
 	}
 	say("%s: the call is cancelled", two)
-	if last, err := rest(stream, one, "more", say); err != nil || last == "" {
-		return errors.Join(err, errors.New("the call was not cancelled"))
+	for {
+		e, err := stream.next()
+		if err != nil {
+			return fmt.Errorf("the end of the cancelled call: %w", err)
+		}
+		text := e.text()
+		say("%s: %s", one, text)
+		if !e.isResponse() {
+			continue
+		}
+		if !strings.HasPrefix(text, failed) {
+			return errors.New("the call was not cancelled")
+		}
+		say("%s: the call ended, without a result", one)
+		return nil
 	}
-	say("%s: the stream ended, without an answer", one)
-	return nil
 }
+
+const failed = "error: "
 
 // text is an event as a person reads it.
 func (e event) text() string {
@@ -147,7 +162,7 @@ func (e event) text() string {
 	case err != nil:
 		return e.data
 	case m.Error != nil:
-		return "error: " + m.Error.Message
+		return failed + m.Error.Message
 	case len(m.Result.Content) > 0:
 		return "result: " + m.Result.Content[0].Text
 	case m.Params.Message != "":

@@ -82,7 +82,7 @@ func TestACallIsCancelledThroughAnotherInstance(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), []string{"-cancel", one, two}, &out))
 	assert.Error(t, <-stopped)
-	assert.Contains(t, out.String(), "without an answer")
+	assert.Contains(t, out.String(), "error: the request was cancelled")
 	assert.NotContains(t, out.String(), "result:")
 }
 
