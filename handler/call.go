@@ -50,7 +50,8 @@ type call struct {
 	looked  time.Time // for cancellations
 	left    time.Time // when the client's connection ended, if it has
 	told    watched
-	cancels int64 // the session's cancellations that are none of ours
+	cancels int64     // the session's cancellations that are none of ours
+	lives   time.Time // how long the session does, at least, unless the client ends it
 }
 
 // outcome is what has become of a call: a result, questions, or a failure.
@@ -110,7 +111,7 @@ func (c *call) conduct(ctx context.Context, state *engine.State) *failure {
 	c.out = newOutgoing(c.mayAsk)
 	if x.session != nil {
 		x.key = x.session.Key // what a request changes of its session is nobody else's to read meanwhile
-		c.session, c.cancels = x.key, x.session.Cancels
+		c.session, c.cancels, c.lives = x.key, x.session.Cancels, x.session.Expires
 	}
 	x.hang = make(chan time.Duration, 1)
 	done := make(chan outcome, 1)

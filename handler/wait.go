@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hydrant-mcp/hydrant/store"
@@ -136,6 +137,10 @@ func (c *call) lookAround(ctx context.Context, told bool) {
 	}
 	c.looked = time.Now()
 	s, err := c.h.store.Session(storeCtx, c.session)
+	if errors.Is(err, store.ErrNotFound) && c.looked.Before(c.lives) {
+		// The client has ended the session, perhaps right after it has cancelled. One that has expired meanwhile is no reason.
+		c.cancel(errCancelled)
+	}
 	if err != nil || s.Cancels <= c.cancels {
 		return
 	}
