@@ -525,6 +525,18 @@ func TestCancellationReachesTheCallOnAnyInstance(t *testing.T) {
 	}
 }
 
+func TestAClientThatEndsItsSessionHasCancelledItsCalls(t *testing.T) {
+	g := newGate()
+	e := open(t, setup{server: g.server}, true)
+	s := e.session(version20251125)
+	call := s.open(http.MethodPost, gateBody)
+	<-g.started
+	require.Equal(t, 204, s.send(http.MethodDelete, "").status)
+	ends := responses(call.rest())
+	require.Len(t, ends, 1)
+	assert.Contains(t, ends[0].data, "-32800")
+}
+
 func TestCancellationCostsNothingWhileCallsAreShort(t *testing.T) {
 	e := open(t, setup{}, true)
 	s := e.session(version20251125)
