@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,19 +39,4 @@ go: says something itself
 		"s.go:1: does not compile\ngo: says something itself\n", out.String())
 	r.print(&summary)
 	assert.Equal(t, "\nskipped: Node missing: install it\n    p TestSkip\n\n1 passed, 2 failed, 1 skipped\n", summary.String())
-}
-
-func TestEveryFuzzTargetIsFound(t *testing.T) {
-	root := t.TempDir()
-	write := func(path, text string) {
-		path = filepath.Join(root, path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-	}
-	write("a/b/x_test.go", "package b\n\nfunc FuzzOne(f *testing.F) {}\n\nfunc FuzzTwo(f *testing.F) {}\n")
-	write("node_modules/y_test.go", "func FuzzTheirs(f *testing.F) {}\n")
-	write(".venv/y_test.go", "func FuzzTheirs(f *testing.F) {}\n")
-	targets, err := fuzzTargets(root)
-	require.NoError(t, err)
-	assert.Equal(t, []target{{"a/b", "FuzzOne"}, {"a/b", "FuzzTwo"}}, targets)
 }

@@ -66,7 +66,7 @@ func run(ctx context.Context) (ok bool, err error) {
 		if !matches.MatchString(t.Dir + " " + t.Name) {
 			continue
 		}
-		r, err := t.Run(ctx, root, duration)
+		r, err := t.Run(ctx, root, duration.String())
 		if err != nil {
 			return false, err
 		}

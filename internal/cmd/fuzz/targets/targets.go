@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -58,10 +57,10 @@ type Result struct {
 
 var executed = regexp.MustCompile(`execs: (\d+)`)
 
-// Run runs a target for a while, from its seed corpus on. What it finds is written below testdata/fuzz, and is a test from
+// Run runs a target for a while (in the form of -fuzztime), from its seed corpus on. What it finds is written below testdata/fuzz, and is a test from
 // then on.
-func (t Target) Run(ctx context.Context, root string, duration time.Duration) (Result, error) {
-	args := []string{"test", "-run=^$", "-fuzz=^" + t.Name + "$", fmt.Sprintf("-fuzztime=%s", duration), "./" + t.Dir}
+func (t Target) Run(ctx context.Context, root, duration string) (Result, error) {
+	args := []string{"test", "-run=^$", "-fuzz=^" + t.Name + "$", "-fuzztime=" + duration, "./" + t.Dir}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

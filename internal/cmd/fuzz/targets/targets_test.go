@@ -15,6 +15,7 @@ func TestTargetsAreFound(t *testing.T) {
 		"a/b/x_test.go":                 "package b\n\nfunc FuzzOne(f *testing.F) {}\n\nfunc FuzzTwo(f *testing.F) {}\n",
 		"a/y_test.go":                   "package a\n\n// func FuzzNot(f *testing.F) {}\nfunc TestNot(t *testing.T) {}\n",
 		"a/z.go":                        "package a\n\nfunc FuzzNot(f *testing.F) {}\n",
+		"node_modules/y_test.go":        "func FuzzTheirs(f *testing.F) {}\n",
 		".venv/y_test.go":               "func FuzzTheirs(f *testing.F) {}\n",
 		"a/node_modules/n/node_test.go": "func FuzzTheirs(f *testing.F) {}\n",
 	} {
