@@ -127,30 +127,17 @@ func (s *session) answerTo(f frame, name func(string) string) string {
 }
 
 // converse follows a call to its response, answering what is asked.
-func (s *session) converse(from *stream, name func(string) string) (all []frame) {
+func (s *session) converse(from *stream, name func(string) string) []frame {
 	s.t.Helper()
-	last := ""
-	for range 100 {
-		for {
-			f, ok := from.next()
-			if !ok {
-				break
-			}
-			all = append(all, f)
-			if f.id != "" {
-				last = f.id
-			}
-			if f.response() {
-				return all
-			}
-			s.person(name, []frame{f})
-		}
-		require.NotEmpty(s.t, last, "%v", all)
-		from = s.resume(last)
-		require.Equal(s.t, 200, from.status)
+	return s.comeBack(from, 100, func(f frame) { s.person(name, []frame{f}) })
+}
+
+// question gives the next question of a stream.
+func (s *stream) question() (q frame) {
+	for q.method() == "" {
+		q, _ = s.next()
 	}
-	require.Fail(s.t, "no response")
-	return nil
+	return q
 }
 
 func same(message string) string { return "<" + message + ">" }
@@ -227,10 +214,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	e := open(t, setup{server: v.server}, true)
 	s := e.initialize(version20251125, allCapabilities)
 	c := s.open(http.MethodPost, callBody("1", "elicit", `{}`))
-	var q frame
-	for q.method() == "" {
-		q, _ = c.next()
-	}
+	q := c.question()
 	assert.Equal(t, 202, s.post(`{"jsonrpc":"2.0","id":`+q.id0()+`,"error":{"code":-1,"message":"the person has left"}}`).status)
 	frames := c.rest()
 	assert.Contains(t, frames[len(frames)-1].data, "the person has left")
@@ -242,10 +226,7 @@ func TestAnAnswerThatCannotBeStoredIsNotAcknowledged(t *testing.T) {
 	e := open(t, setup{server: v.server}, true)
 	s := e.initialize(version20251125, allCapabilities)
 	c := s.open(http.MethodPost, callBody("1", "elicit", `{}`))
-	var q frame
-	for q.method() == "" {
-		q, _ = c.next()
-	}
+	q := c.question()
 	e.store.failOnly("answer", store.Wrap("test", store.ErrThrottled, nil))
 	assert.Equal(t, 503, s.post(s.answerTo(q, same)).status)
 	e.store.fail(nil)

@@ -76,13 +76,19 @@ func persist(ctx context.Context, write func() error) error {
 		if !errors.Is(err, store.ErrUnavailable) {
 			return err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, wait); ctx.Err() != nil {
 			return err
 		}
+	}
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -409,12 +415,7 @@ const frameOverhead = 64
 func (c *call) storeLate(ctx context.Context, response json.RawMessage) error {
 	began := time.Now()
 	for wait := storeRetry; ; wait = min(2*wait, storeRetryMost) {
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		pause(ctx, wait)
 		storeCtx, stop := toStore(ctx)
 		_, _, err := c.box.finish(storeCtx, response)
 		stop()

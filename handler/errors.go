@@ -76,9 +76,7 @@ func errVerifier(err error) *failure {
 
 // errBusy refuses one call, or one stream; the session lives.
 func errBusy(format string, args ...any) *failure {
-	f := refuse(http.StatusTooManyRequests, jsonrpc.CodeInternalError, slog.LevelInfo, format, args...)
-	f.data = map[string]any{"retryable": true}
-	return f.with("Retry-After", fmt.Sprint(retryAfter))
+	return refuse(http.StatusTooManyRequests, jsonrpc.CodeInternalError, slog.LevelInfo, format, args...).tryAgain()
 }
 
 func errMediaType(got string) *failure {
@@ -111,7 +109,11 @@ func errTenant(err error) *failure {
 
 // retryable is an outage: of the store, or of something else that we depend on.
 func retryable(message string) *failure {
-	f := refuse(http.StatusServiceUnavailable, jsonrpc.CodeInternalError, slog.LevelError, "%s", message)
+	return refuse(http.StatusServiceUnavailable, jsonrpc.CodeInternalError, slog.LevelError, "%s", message).tryAgain()
+}
+
+// tryAgain tells the client that the same request may succeed later.
+func (f *failure) tryAgain() *failure {
 	f.data = map[string]any{"retryable": true}
 	return f.with("Retry-After", fmt.Sprint(retryAfter))
 }

@@ -177,10 +177,7 @@ func TestABatchFailsBeforeAnythingRunsIfAnAnswerCannotBeStored(t *testing.T) {
 	e := open(t, setup{server: v.server}, true)
 	s := e.initialize(version20250326, allCapabilities)
 	c := s.open(http.MethodPost, callBody("1", "elicit", `{}`))
-	var q frame
-	for q.method() == "" {
-		q, _ = c.next()
-	}
+	q := c.question()
 	e.store.failOnly("answer", store.Wrap("test", store.ErrUnavailable, nil))
 	batch := `[` + callBody("2", "three", `{}`) + `,` + s.answerTo(q, same) + `]`
 	assert.Equal(t, 503, s.post(batch).status)

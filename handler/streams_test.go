@@ -142,10 +142,16 @@ func (s *session) resume(id string) *stream {
 }
 
 // follow comes back until the response is there, as a client does, and gives all that came.
-func (s *session) follow(from *stream) (all []frame) {
+func (s *session) follow(from *stream) []frame {
+	s.t.Helper()
+	return s.comeBack(from, 200, func(frame) {})
+}
+
+// comeBack follows a call to its response, over so many streams at most, and shows each frame before it to see.
+func (s *session) comeBack(from *stream, streams int, see func(frame)) (all []frame) {
 	s.t.Helper()
 	last := ""
-	for range 200 {
+	for range streams {
 		for {
 			f, ok := from.next()
 			if !ok {
@@ -158,6 +164,7 @@ func (s *session) follow(from *stream) (all []frame) {
 			if f.response() {
 				return all
 			}
+			see(f)
 		}
 		require.NotEmpty(s.t, last, "the stream ended and left nothing to come back to: %v", all)
 		from = s.resume(last)
