@@ -20,6 +20,7 @@ import (
 	"github.com/hydrant-mcp/hydrant/internal/emulator"
 	"github.com/hydrant-mcp/hydrant/store"
 	"github.com/hydrant-mcp/hydrant/store/dynamo"
+	"github.com/hydrant-mcp/hydrant/store/internal/drivertest"
 	"github.com/hydrant-mcp/hydrant/store/storetest"
 )
 
@@ -29,8 +30,8 @@ func fewerPauses(o *dynamodb.Options) {
 }
 
 func TestUnreachableDatabaseIsUnavailableSoon(t *testing.T) {
-	st := dynamo.New(newClient("http://"+closedPort(t)), "mcp")
-	for name, call := range everyCall(st) {
+	st := dynamo.New(newClient("http://"+drivertest.ClosedPort(t)), "mcp")
+	for name, call := range drivertest.EveryCall(st, dynamo.Revision) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			start := time.Now()
@@ -49,7 +50,7 @@ func TestSilentDatabaseIsUnavailableAtTheDeadline(t *testing.T) {
 	defer silent.Close()
 	defer close(release)
 	st := dynamo.New(newClient(silent.URL), "mcp")
-	for name, call := range everyCall(st) {
+	for name, call := range drivertest.EveryCall(st, dynamo.Revision) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
@@ -98,7 +99,7 @@ func TestErrorsOfTheDatabaseAreClassified(t *testing.T) {
 			}))
 			defer server.Close()
 			st := dynamo.New(newClient(server.URL, fewerPauses), "mcp")
-			for name, call := range everyCall(st) {
+			for name, call := range drivertest.EveryCall(st, dynamo.Revision) {
 				requests.Store(0)
 				err := call(t.Context())
 				require.ErrorIs(t, err, store.ErrUnavailable, name)
@@ -128,7 +129,7 @@ func TestBatchThatIsNeverProcessedIsThrottled(t *testing.T) {
 func TestMissingTableIsNotAMissingSession(t *testing.T) {
 	client := newClient(emulator.DynamoDBForTest(t))
 	st := dynamo.New(client, "no-such-table")
-	for name, call := range everyCall(st) {
+	for name, call := range drivertest.EveryCall(st, dynamo.Revision) {
 		err := call(t.Context())
 		require.ErrorIs(t, err, store.ErrUnavailable, name)
 		assert.NotErrorIs(t, err, store.ErrNotFound, name)

@@ -2,7 +2,6 @@ package dynamo_test
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/hydrant-mcp/hydrant/store"
 	"github.com/hydrant-mcp/hydrant/store/dynamo"
+	"github.com/hydrant-mcp/hydrant/store/internal/drivertest"
 	"github.com/hydrant-mcp/hydrant/store/storetest"
 )
 
@@ -114,25 +114,6 @@ func FuzzRecord(f *testing.F) {
 				delete(c.item, name)
 			}
 		}
-		s, err := st.Session(ctx, "s")
-		requireRead(t, s != nil, err)
-		x, err := st.Exchange(ctx, "x")
-		requireRead(t, x != nil, err)
-		events, err := st.Events(ctx, "x", 0, 0)
-		requireRead(t, true, err)
-		require.LessOrEqual(t, len(events), 1)
-		answer, err := st.Answer(ctx, "x", "q")
-		requireRead(t, answer != nil, err)
-		versions, err := st.TopicVersions(ctx, []string{"t"})
-		requireRead(t, versions != nil, err)
+		drivertest.ReadAll(t, st)
 	})
-}
-
-func requireRead(t *testing.T, got bool, err error) {
-	t.Helper()
-	if err == nil {
-		require.True(t, got)
-		return
-	}
-	require.True(t, errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound), err)
 }

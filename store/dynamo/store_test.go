@@ -3,11 +3,9 @@ package dynamo_test
 import (
 	"context"
 	"crypto/rand"
-	"net"
 	"net/http"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -74,42 +72,4 @@ func newClient(endpoint string, change ...func(*dynamodb.Options)) *dynamodb.Cli
 		Credentials:  credentials.NewStaticCredentialsProvider("id", "secret", ""),
 		HTTPClient:   &http.Client{Transport: transport},
 	}, change...)
-}
-
-// closedPort returns an address that nobody listens on.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
-
-// everyCall makes every call of a store, with arguments that are in order.
-func everyCall(st store.Store) map[string]func(context.Context) error {
-	s, known := storetest.NewSession(), storetest.NewSession()
-	known.Revision = dynamo.Revision(known.Expires)
-	x, knownX := storetest.NewExchange(), storetest.NewExchange()
-	knownX.Revision = dynamo.Revision(knownX.Expires)
-	inAnHour := time.Now().Add(time.Hour)
-	return map[string]func(context.Context) error{
-		"CreateSession":  func(ctx context.Context) error { return st.CreateSession(ctx, s) },
-		"Session":        func(ctx context.Context) error { _, err := st.Session(ctx, s.Key); return err },
-		"UpdateSession":  func(ctx context.Context) error { return st.UpdateSession(ctx, known) },
-		"DeleteSession":  func(ctx context.Context) error { return st.DeleteSession(ctx, s.Key) },
-		"CreateExchange": func(ctx context.Context) error { return st.CreateExchange(ctx, x) },
-		"Exchange":       func(ctx context.Context) error { _, err := st.Exchange(ctx, x.Key); return err },
-		"UpdateExchange": func(ctx context.Context) error { return st.UpdateExchange(ctx, knownX) },
-		"AppendEvent": func(ctx context.Context) error {
-			return st.AppendEvent(ctx, "x", store.Event{Seq: 1}, inAnHour)
-		},
-		"AppendEvent, large": func(ctx context.Context) error {
-			return st.AppendEvent(ctx, "x", store.Event{Seq: 1, Data: make([]byte, 1<<20)}, inAnHour)
-		},
-		"Events":        func(ctx context.Context) error { _, err := st.Events(ctx, "x", 0, 0); return err },
-		"PutAnswer":     func(ctx context.Context) error { return st.PutAnswer(ctx, "x", "q", nil, inAnHour) },
-		"Answer":        func(ctx context.Context) error { _, err := st.Answer(ctx, "x", "q"); return err },
-		"RaiseTopic":    func(ctx context.Context) error { return st.RaiseTopic(ctx, "t") },
-		"TopicVersions": func(ctx context.Context) error { _, err := st.TopicVersions(ctx, []string{"t"}); return err },
-	}
 }

@@ -20,11 +20,12 @@ import (
 	"github.com/hydrant-mcp/hydrant/internal/emulator"
 	"github.com/hydrant-mcp/hydrant/store"
 	hydrant "github.com/hydrant-mcp/hydrant/store/firestore"
+	"github.com/hydrant-mcp/hydrant/store/internal/drivertest"
 	"github.com/hydrant-mcp/hydrant/store/storetest"
 )
 
 func TestUnreachableDatabaseIsUnavailableSoon(t *testing.T) {
-	st := hydrant.New(newClient(t, closedPort(t)), "")
+	st := hydrant.New(newClient(t, drivertest.ClosedPort(t)), "")
 	st.SetTimeout(time.Second) // the client would try for ever
 	start := time.Now()
 	for name, err := range callAll(t.Context(), st) {
@@ -55,7 +56,7 @@ func TestSilentDatabaseIsUnavailableAtTheDeadline(t *testing.T) {
 	address := serve(t, func() error { <-release; return nil })
 	defer close(release)
 	st := hydrant.New(newClient(t, address), "")
-	for name, call := range everyCall(st) {
+	for name, call := range drivertest.EveryCall(st, hydrant.Revision) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()

@@ -3,11 +3,9 @@ package firestore_test
 import (
 	"context"
 	"crypto/rand"
-	"net"
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"cloud.google.com/go/firestore"
 	"github.com/stretchr/testify/require"
@@ -19,6 +17,7 @@ import (
 	"github.com/hydrant-mcp/hydrant/internal/emulator"
 	"github.com/hydrant-mcp/hydrant/store"
 	hydrant "github.com/hydrant-mcp/hydrant/store/firestore"
+	"github.com/hydrant-mcp/hydrant/store/internal/drivertest"
 	"github.com/hydrant-mcp/hydrant/store/storetest"
 )
 
@@ -76,21 +75,12 @@ func (owner) GetRequestMetadata(context.Context, ...string) (map[string]string, 
 	return map[string]string{"authorization": "Bearer owner"}, nil
 }
 
-// closedPort returns an address that nobody listens on.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
-
 // callAll makes every call at once.
 func callAll(ctx context.Context, st store.Store) map[string]error {
 	errs := make(map[string]error)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for name, call := range everyCall(st) {
+	for name, call := range drivertest.EveryCall(st, hydrant.Revision) {
 		wg.Go(func() {
 			err := call(ctx)
 			mu.Lock()
@@ -100,33 +90,4 @@ func callAll(ctx context.Context, st store.Store) map[string]error {
 	}
 	wg.Wait()
 	return errs
-}
-
-// everyCall makes every call of a store, with arguments that are in order.
-func everyCall(st store.Store) map[string]func(context.Context) error {
-	s, known := storetest.NewSession(), storetest.NewSession()
-	known.Revision = hydrant.Revision(known.Expires)
-	x, knownX := storetest.NewExchange(), storetest.NewExchange()
-	knownX.Revision = hydrant.Revision(knownX.Expires)
-	inAnHour := time.Now().Add(time.Hour)
-	return map[string]func(context.Context) error{
-		"CreateSession":  func(ctx context.Context) error { return st.CreateSession(ctx, s) },
-		"Session":        func(ctx context.Context) error { _, err := st.Session(ctx, s.Key); return err },
-		"UpdateSession":  func(ctx context.Context) error { return st.UpdateSession(ctx, known) },
-		"DeleteSession":  func(ctx context.Context) error { return st.DeleteSession(ctx, s.Key) },
-		"CreateExchange": func(ctx context.Context) error { return st.CreateExchange(ctx, x) },
-		"Exchange":       func(ctx context.Context) error { _, err := st.Exchange(ctx, x.Key); return err },
-		"UpdateExchange": func(ctx context.Context) error { return st.UpdateExchange(ctx, knownX) },
-		"AppendEvent": func(ctx context.Context) error {
-			return st.AppendEvent(ctx, "x", store.Event{Seq: 1}, inAnHour)
-		},
-		"AppendEvent, large": func(ctx context.Context) error {
-			return st.AppendEvent(ctx, "x", store.Event{Seq: 1, Data: make([]byte, 1<<20)}, inAnHour)
-		},
-		"Events":        func(ctx context.Context) error { _, err := st.Events(ctx, "x", 0, 0); return err },
-		"PutAnswer":     func(ctx context.Context) error { return st.PutAnswer(ctx, "x", "q", nil, inAnHour) },
-		"Answer":        func(ctx context.Context) error { _, err := st.Answer(ctx, "x", "q"); return err },
-		"RaiseTopic":    func(ctx context.Context) error { return st.RaiseTopic(ctx, "t") },
-		"TopicVersions": func(ctx context.Context) error { _, err := st.TopicVersions(ctx, []string{"t"}); return err },
-	}
 }

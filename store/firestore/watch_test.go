@@ -16,6 +16,7 @@ import (
 	"github.com/hydrant-mcp/hydrant/internal/emulator"
 	"github.com/hydrant-mcp/hydrant/store"
 	hydrant "github.com/hydrant-mcp/hydrant/store/firestore"
+	"github.com/hydrant-mcp/hydrant/store/internal/drivertest"
 	"github.com/hydrant-mcp/hydrant/store/storetest"
 )
 
@@ -49,7 +50,7 @@ func TestWatchThatCannotBeginIsUnavailableSoon(t *testing.T) {
 		address string
 		says    string
 	}{
-		"unreachable": {closedPort(t), `database "`},
+		"unreachable": {drivertest.ClosedPort(t), `database "`},
 		"no permission": {serve(t, func() error { return status.Error(codes.PermissionDenied, "m") }),
 			`no permission to use database "`},
 		"no database":     {serve(t, func() error { return status.Error(codes.NotFound, "m") }), `there is no database "`},
