@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -84,4 +85,33 @@ func PythonForTest(t testing.TB) (python, dir string) {
 			"install Python 3.11 or later with venv and pip, then run `make test`")
 	}
 	return python, dir
+}
+
+// ScriptForTest finds a client's script in JavaScript or Python, and what runs it.
+func ScriptForTest(t testing.TB, name string) (interpreter, path string) {
+	t.Helper()
+	dir := ""
+	if strings.HasSuffix(name, ".py") {
+		interpreter, dir = PythonForTest(t)
+	} else {
+		interpreter, dir = NodeForTest(t, 20)
+	}
+	return interpreter, filepath.Join(dir, name)
+}
+
+// RunForTest runs a command to its end, within limit, and returns what it printed, and what it complained of.
+func RunForTest(t testing.TB, limit time.Duration, command string, args ...string) (out []byte, complaints string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command, args...)
+	// Grandchildren may hold the output open after the command was killed.
+	cmd.WaitDelay = time.Second
+	var errors bytes.Buffer
+	cmd.Stderr = &errors
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s\n%s", command, strings.Join(args, " "), err, out, errors.String())
+	}
+	return out, errors.String()
 }

@@ -1,12 +1,10 @@
 package clients
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,32 +52,12 @@ var (
 // script runs a client's script and reads the line of JSON that it prints.
 func script(name string, args ...string) func(t *testing.T, url string) seen {
 	return func(t *testing.T, url string) seen {
-		var interpreter, dir string
-		if strings.HasSuffix(name, ".py") {
-			interpreter, dir = harness.PythonForTest(t)
-		} else {
-			interpreter, dir = harness.NodeForTest(t, 20)
-		}
-		out := run(t, interpreter, append([]string{filepath.Join(dir, name), url}, args...)...)
+		interpreter, path := harness.ScriptForTest(t, name)
+		out, _ := harness.RunForTest(t, clientLimit, interpreter, append([]string{path, url}, args...)...)
 		var got seen
 		require.NoError(t, json.Unmarshal(out, &got), "not a line of JSON: %s", out)
 		return got
 	}
-}
-
-// run runs a command to its end and returns what it printed.
-func run(t *testing.T, command string, args ...string) []byte {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command, args...)
-	// Grandchildren may hold the output open after the command was killed.
-	cmd.WaitDelay = time.Second
-	var errors bytes.Buffer
-	cmd.Stderr = &errors
-	out, err := cmd.Output()
-	require.NoError(t, err, "%s %s\n%s\n%s", command, strings.Join(args, " "), out, errors.String())
-	return out
 }
 
 // inspectorClients are the Inspector's command line, which plays one method a run: connect, do, close.
@@ -98,7 +76,7 @@ func inspector(era string) func(t *testing.T, url string) seen {
 			"clients", "launcher", "build", "index.js")
 		inspect := func(result any, method string, args ...string) {
 			t.Helper()
-			out := run(t, node, append([]string{
+			out, _ := harness.RunForTest(t, clientLimit, node, append([]string{
 				launcher, "--cli", url, "--transport", "http", "--protocol-era", era, "--format", "json", "--method", method,
 			}, args...)...)
 			envelope := struct{ Result any }{result}

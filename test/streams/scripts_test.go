@@ -1,14 +1,8 @@
 package streams
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,26 +23,14 @@ func scriptClients() []client {
 // script runs a client's script, gives it the place as JSON, and reads the line of JSON that it prints.
 func script(name string, mode ...string) func(t *testing.T, at place) map[feature]string {
 	return func(t *testing.T, at place) map[feature]string {
-		var interpreter, dir string
-		if strings.HasSuffix(name, ".py") {
-			interpreter, dir = harness.PythonForTest(t)
-		} else {
-			interpreter, dir = harness.NodeForTest(t, 20)
-		}
+		interpreter, path := harness.ScriptForTest(t, name)
 		arg, err := json.Marshal(at)
 		require.NoError(t, err)
-		ctx, stop := context.WithTimeout(t.Context(), clientLimit)
-		defer stop()
-		cmd := exec.CommandContext(ctx, interpreter, append([]string{filepath.Join(dir, name), string(arg)}, mode...)...)
-		cmd.WaitDelay = time.Second
-		var complaints bytes.Buffer
-		cmd.Stderr = &complaints
-		out, err := cmd.Output()
-		require.NoError(t, err, "%s\n%s\n%s", name, out, complaints.String())
+		out, complaints := harness.RunForTest(t, clientLimit, interpreter, append([]string{path, string(arg)}, mode...)...)
 		got := map[feature]string{}
 		require.NoError(t, json.Unmarshal(out, &got), "not a line of JSON: %s", out)
-		if t.Failed() || complaints.Len() > 0 {
-			t.Logf("%s", complaints.String())
+		if t.Failed() || complaints != "" {
+			t.Logf("%s", complaints)
 		}
 		return got
 	}
