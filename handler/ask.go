@@ -76,14 +76,20 @@ func readAnswer(ctx context.Context, st store.Store, exchange, slot string) (res
 	if err != nil {
 		return nil, nil, false, err
 	}
-	if result, ok = rawjson.Get(raw, "result"); ok {
-		return result, nil, true, nil
+	result, failed = decodeAnswer(raw)
+	return result, failed, true, nil
+}
+
+// decodeAnswer gives the result or the error of an answer.
+func decodeAnswer(raw []byte) (json.RawMessage, *jsonrpc.Error) {
+	if result, ok := rawjson.Get(raw, "result"); ok {
+		return result, nil
 	}
-	failed = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client's answer cannot be read"}
+	failed := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client's answer cannot be read"}
 	if e, ok := rawjson.Get(raw, "error"); ok {
 		_ = json.Unmarshal(e, failed) // what can be read of it
 	}
-	return nil, failed, true, nil
+	return nil, failed
 }
 
 // An item is something that the server sends before its response.

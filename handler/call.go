@@ -47,8 +47,6 @@ type call struct {
 	session string // its key; "" without one
 	pending map[string]*question
 	asked   time.Time // the last question
-	looked  time.Time // for cancellations
-	left    time.Time // when the client's connection ended, if it has
 	told    watched
 	cancels int64     // the session's cancellations that are none of ours
 	lives   time.Time // how long the session does, at least, unless the client ends it
@@ -166,7 +164,7 @@ func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
 			c.forward(ctx)
 			silence.Stop()
 			if len(c.pending) > asked { // only then: a tool that talks all the time must not keep us from looking
-				look.Reset(pace(time.Since(c.asked), c.told.answers))
+				look.Reset(pace(time.Since(c.asked), c.toldAll()))
 			}
 		case <-silence.C:
 			if c.mayStream() {
@@ -181,15 +179,15 @@ func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
 		case retry := <-c.x.hang:
 			c.hangUp(ctx, retry)
 		case <-gone: // a client that cancels closes its connection as well, as a rule
-			gone, c.left = nil, time.Now()
+			gone = nil
 			if c.policy.durable {
 				look.Reset(c.nextLook())
 			}
 		case <-c.told.changed:
-			c.lookAround(ctx, true)
+			c.lookAround(ctx)
 		case <-look.C:
 			c.watch(ctx)
-			c.lookAround(ctx, false)
+			c.lookAround(ctx)
 			look.Reset(c.nextLook())
 		case o := <-done:
 			c.forward(ctx) // what came before the response

@@ -98,7 +98,11 @@ func (l *listener) serve(ctx context.Context, may check) (politely bool) {
 	defer look.Stop()
 	defer checks.Stop()
 	for looks := 0; ; {
-		age, due := l.h.topics.interval()*9/10, false
+		age, due := l.h.topics.interval(), false
+		if changed != nil {
+			age = safeguard * topicEvery
+		}
+		age = age * 9 / 10 // what another stream has read a moment before is good
 		select {
 		case <-now:
 			age = 0
@@ -147,7 +151,7 @@ func (l *listener) serve(ctx context.Context, may check) (politely bool) {
 }
 
 // safeguard is how seldom topics are read where the store tells, in intervals of topicEvery.
-const safeguard = 30
+const safeguard = 60
 
 // checkEvery is how often a standalone stream looks whether its session still lives and what it has subscribed to.
 const checkEvery = 10 * time.Second

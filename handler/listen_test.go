@@ -209,19 +209,25 @@ func TestManyStreamsReadTheirTopicsTogether(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, 1, st.calls, "one batch for all of them")
+	assert.Equal(t, streams+1, st.topics)
+
+	_, err := h.current(t.Context(), st, topics[0], 0)
+	require.NoError(t, err)
+	assert.Equal(t, 2, st.calls)
+	assert.Equal(t, streams+1+2, st.topics, "who has been told reads what it was told of")
 	for _, own := range topics {
 		h.leave(own)
 	}
-	assert.Empty(t, h.wanted)
-	assert.Empty(t, h.versions)
+	assert.Empty(t, h.topics)
 }
 
 type countingTopics struct {
 	store.Store
-	calls int
+	calls, topics int
 }
 
 func (c *countingTopics) TopicVersions(ctx context.Context, topics []string) (map[string]int64, error) {
 	c.calls++
+	c.topics += len(topics)
 	return c.Store.TopicVersions(ctx, topics)
 }

@@ -93,11 +93,17 @@ const topicEvery = time.Second
 type hub struct {
 	reading ctxmutex.Mutex // held while the store is asked
 
-	mu       sync.Mutex
-	wanted   map[string]int // by how many streams
-	versions map[string]int64
-	read     time.Time // when all that was wanted was read, or was tried to be
-	err      error     // of that read
+	mu     sync.Mutex
+	topics map[string]*topic
+	failed time.Time // when they could not be read,
+	err    error     // and why
+}
+
+// A topic is what is known of one.
+type topic struct {
+	streams int // that want it
+	version int64
+	read    time.Time // when it was asked for; zero: never
 }
 
 // maxTopics bounds what one process watches for all of its streams.
@@ -107,7 +113,7 @@ const maxTopics = 50_000
 func (t *hub) room(n int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.wanted)+n <= maxTopics
+	return len(t.topics)+n <= maxTopics
 }
 
 // interval is how often topics are read: the more there are, the less often, so that a process with thousands of streams
@@ -115,62 +121,63 @@ func (t *hub) room(n int) bool {
 func (t *hub) interval() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return min(topicEvery*time.Duration(1+len(t.wanted)/100), topicSeldom)
+	return min(topicEvery*time.Duration(1+len(t.topics)/100), topicSeldom)
 }
 
 // topicSeldom is the longest that an announcement may take to be seen.
 const topicSeldom = 30 * time.Second
 
-func (t *hub) join(topics []string) {
+func (t *hub) join(names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.wanted == nil {
-		t.wanted, t.versions = map[string]int{}, map[string]int64{}
+	if t.topics == nil {
+		t.topics = map[string]*topic{}
 	}
-	for _, topic := range topics {
-		t.wanted[topic]++
+	for _, name := range names {
+		if t.topics[name] == nil {
+			t.topics[name] = &topic{}
+		}
+		t.topics[name].streams++
 	}
 }
 
-func (t *hub) leave(topics []string) {
+func (t *hub) leave(names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, topic := range topics {
-		if t.wanted[topic]--; t.wanted[topic] <= 0 {
-			delete(t.wanted, topic)
-			delete(t.versions, topic)
+	for _, name := range names {
+		if t.topics[name].streams--; t.topics[name].streams == 0 {
+			delete(t.topics, name)
 		}
 	}
 }
 
-// current gives the versions of topics that the caller has joined, at most age old.
-func (t *hub) current(ctx context.Context, st store.Store, topics []string, age time.Duration) (map[string]int64, error) {
-	asked := time.Now()
+// current gives the versions of topics that the caller has joined, at most age old. What it reads for that it reads of
+// everybody's topics; at an age of zero, which is for one who knows that some of its own have risen, of its own.
+func (t *hub) current(ctx context.Context, st store.Store, names []string, age time.Duration) (map[string]int64, error) {
+	oldest := time.Now().Add(-age) // also what others read while we wait for them is good
 	if err := t.reading.Lock(ctx); err != nil {
 		return nil, err
 	}
 	defer t.reading.Unlock()
-	missing, stale, err := t.missing(topics, asked, age)
+	due, err := t.due(names, oldest, age > 0)
 	if err != nil {
 		return nil, err
 	}
-	if stale {
-		missing = t.all()
-	}
-	if len(missing) > 0 {
+	if len(due) > 0 {
 		ctx, stop := context.WithTimeout(ctx, topicWait)
 		defer stop()
-		versions, err := st.TopicVersions(ctx, missing)
-		t.note(versions, stale, err)
+		asked := time.Now()
+		versions, err := st.TopicVersions(ctx, due)
+		t.note(asked, versions, err)
 		if err != nil {
 			return nil, err
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make(map[string]int64, len(topics))
-	for _, topic := range topics {
-		out[topic] = t.versions[topic]
+	out := make(map[string]int64, len(names))
+	for _, name := range names {
+		out[name] = t.topics[name].version
 	}
 	return out, nil
 }
@@ -178,38 +185,36 @@ func (t *hub) current(ctx context.Context, st store.Store, topics []string, age 
 // topicWait bounds one reading of the topics: many streams may wait for it.
 const topicWait = 3 * time.Second
 
-// missing gives the topics whose versions are not known, and whether those that are known are too old. What another stream
-// has read, or failed to read, since asked is as good as our own.
-func (t *hub) missing(topics []string, asked time.Time, age time.Duration) (missing []string, stale bool, err error) {
+// due gives the topics that have to be read if a stream's are to be no older than that: those of them that are, and
+// everybody's with them if that is wanted. A failure of another stream's is as good as our own.
+func (t *hub) due(names []string, oldest time.Time, everybodys bool) ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	fresh := t.read.After(asked.Add(-age))
-	if fresh && t.err != nil {
-		return nil, false, t.err
+	if t.failed.After(oldest) {
+		return nil, t.err
 	}
-	for _, topic := range topics {
-		if _, ok := t.versions[topic]; !ok {
-			missing = append(missing, topic)
+	var due []string
+	for _, name := range names {
+		if !t.topics[name].read.After(oldest) {
+			due = append(due, name)
 		}
 	}
-	return missing, !fresh, nil
-}
-
-func (t *hub) all() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Collect(maps.Keys(t.wanted))
-}
-
-func (t *hub) note(versions map[string]int64, all bool, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if all {
-		t.read, t.err = time.Now(), err
+	if len(due) == 0 || !everybodys {
+		return due, nil
 	}
-	for topic, v := range versions {
-		if t.wanted[topic] > 0 {
-			t.versions[topic] = v
+	return slices.Collect(maps.Keys(t.topics)), nil // whatever their age: what is read together stays together
+}
+
+func (t *hub) note(asked time.Time, versions map[string]int64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.failed, t.err = time.Now(), err
+		return
+	}
+	for name, version := range versions {
+		if known := t.topics[name]; known != nil { // somebody still wants it
+			known.version, known.read = version, asked
 		}
 	}
 }

@@ -2,7 +2,7 @@ package handler
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/hydrant-mcp/hydrant/store"
@@ -11,11 +11,12 @@ import (
 // pace says how long to wait before looking into the store again, for somebody who has waited already: often while a
 // program may be about to answer, seldom while a person thinks. Where the store tells by itself, looking is a safeguard.
 //
-// At DynamoDB's rate that is 96 reads in the first minute, and 24 in each later one.
+// At DynamoDB's rate that is 99 looks in the first minute, and 30 in each later one. A call looks for a cancellation as
+// well then: no look may be later than two seconds after the one before.
 func pace(waited time.Duration, watched bool) time.Duration {
 	switch {
 	case watched:
-		return time.Minute
+		return 5 * time.Minute
 	case waited < 1200*time.Millisecond:
 		return 50 * time.Millisecond
 	case waited < 8*time.Second:
@@ -23,7 +24,7 @@ func pace(waited time.Duration, watched bool) time.Duration {
 	case waited < time.Minute:
 		return 850 * time.Millisecond
 	}
-	return 2500 * time.Millisecond
+	return 2 * time.Second
 }
 
 const (
@@ -31,11 +32,6 @@ const (
 	// Short calls cost nothing.
 	cancelAfter = time.Second
 	cancelEvery = 1500 * time.Millisecond
-	// A call that waits for a person looks less often: whoever does not want to be asked declines, as a rule.
-	cancelAsking     = 3 * time.Second
-	cancelAskingLong = 12 * time.Second // after a minute
-	// leftFor is how long a call looks often after its client's connection has ended: that is how most clients cancel.
-	leftFor = 10 * time.Second
 	// watchAgain is how soon watching is tried again where it could not begin.
 	watchAgain = 15 * time.Second
 	// leaseLook is how often whoever waits for another process looks whether that one still lives.
@@ -64,7 +60,7 @@ func watch(ctx context.Context, st store.Store, w store.Watched) <-chan struct{}
 // watched is what the store tells a call.
 type watched struct {
 	changed <-chan struct{} // nil: nothing
-	answers bool            // also of answers
+	slots   int             // of how many questions, from the first on
 	tried   time.Time
 	cancel  context.CancelFunc
 }
@@ -75,81 +71,70 @@ func (w *watched) stop() {
 	}
 }
 
-// watch watches for cancellations, and from the first question on for answers too.
+// watch watches for cancellations, and for the answers to what was asked.
 func (c *call) watch(ctx context.Context) {
-	answers := len(c.pending) > 0
-	switch {
-	case c.told.changed == nil && time.Since(c.told.tried) < watchAgain: // not now
+	if c.told.changed == nil && time.Since(c.told.tried) < watchAgain || c.toldAll() {
 		return
-	case c.told.changed != nil && (c.told.answers || !answers): // it does already
-		return
-	}
-	w := store.Watched{Session: c.session}
-	if answers {
-		w.Inbox = c.box.record.Key
 	}
 	watching, cancel := context.WithCancel(ctx)
-	changed := watch(watching, c.h.store, w)
+	changed := watch(watching, c.h.store, store.Watched{Session: c.session, Slots: c.slots()})
 	c.told.stop()
-	c.told = watched{changed: changed, answers: answers && changed != nil, tried: time.Now(), cancel: cancel}
+	c.told = watched{changed: changed, slots: len(c.x.slots), tried: time.Now(), cancel: cancel}
+}
+
+// toldAll says whether the store tells of everything that this call waits for.
+func (c *call) toldAll() bool {
+	return c.told.changed != nil && (c.told.slots == len(c.x.slots) || len(c.pending) == 0)
 }
 
 // nextLook says when to look again.
 func (c *call) nextLook() time.Duration {
-	asking := len(c.pending) > 0
 	switch {
-	case c.told.changed != nil && (c.told.answers || !asking):
+	case c.toldAll():
 		return pace(0, true)
-	case asking:
+	case len(c.pending) > 0:
 		return pace(time.Since(c.asked), false)
 	}
 	return cancelEvery
 }
 
-// cancelDue says whether it is time to look for a cancellation, for one who is not told.
-func (c *call) cancelDue() bool {
-	every := cancelEvery / 2
-	if len(c.pending) > 0 && time.Since(c.left) > leftFor {
-		every = cancelAsking
-		if time.Since(c.asked) > time.Minute {
-			every = cancelAskingLong
-		}
-	}
-	return time.Since(c.looked) >= every
-}
-
-// lookAround looks for answers to what was asked, and for a cancellation. told: the store says that there is something.
-func (c *call) lookAround(ctx context.Context, told bool) {
+// lookAround looks for answers to what was asked, and for a cancellation.
+func (c *call) lookAround(ctx context.Context) {
 	storeCtx, stop := toStore(ctx)
 	defer stop()
-	for slot, q := range c.pending {
-		result, failed, ok, err := readAnswer(storeCtx, c.h.store, c.box.record.Key, slot)
-		switch {
-		case err != nil:
-			return // the store is away; we look again
-		case ok:
-			delete(c.pending, slot)
-			q.answer(result, failed)
-		}
+	looked := time.Now()
+	s, answers, err := c.h.store.Look(storeCtx, c.session, c.slots())
+	if err != nil {
+		return // the store is away; we look again
 	}
-	if !told && !c.cancelDue() {
-		return
+	for slot, raw := range answers {
+		q := c.pending[slot.Question]
+		delete(c.pending, slot.Question)
+		q.answer(decodeAnswer(raw))
 	}
-	c.looked = time.Now()
-	s, err := c.h.store.Session(storeCtx, c.session)
-	if errors.Is(err, store.ErrNotFound) && c.looked.Before(c.lives) {
+	if s == nil {
 		// The client has ended the session, perhaps right after it has cancelled. One that has expired meanwhile is no reason.
-		c.cancel(errCancelled)
-	}
-	if err != nil || s.Cancels <= c.cancels {
+		if looked.Before(c.lives) {
+			c.cancel(errCancelled)
+		}
 		return
 	}
 	fresh := min(int(s.Cancels-c.cancels), len(s.Cancelled))
+	if fresh <= 0 {
+		return
+	}
 	c.cancels = s.Cancels
 	mine := canonicalID(c.x.msg.id)
-	for _, id := range s.Cancelled[len(s.Cancelled)-fresh:] {
-		if id == mine {
-			c.cancel(errCancelled)
-		}
+	if slices.Contains(s.Cancelled[len(s.Cancelled)-fresh:], mine) {
+		c.cancel(errCancelled)
 	}
+}
+
+// slots are where the answers go that the call waits for.
+func (c *call) slots() []store.Slot {
+	var slots []store.Slot
+	for slot := range c.pending {
+		slots = append(slots, store.Slot{Exchange: c.box.record.Key, Question: slot})
+	}
+	return slots
 }

@@ -63,11 +63,14 @@ type Watched struct {
 	Session string
 	// Exchange is the key of an exchange: its record, its outbox and its inbox.
 	Exchange string
-	// Inbox is the key of an exchange of which only the inbox is watched.
-	Inbox string
+	// Slots are questions: that they are answered.
+	Slots []Slot
 	// After is a position in the outbox. Nobody needs to be told of the events up to it, and a store may bill those that
 	// follow.
 	After int64
 	// Topics are topics: their versions.
 	Topics []string
 }
+
+// A Slot is the place of the answer to one question in the inbox of an exchange.
+type Slot struct{ Exchange, Question string }

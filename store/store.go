@@ -150,6 +150,10 @@ type Store interface {
 	// Answer reads the slot of a question. [ErrNotFound] while it is empty.
 	Answer(ctx context.Context, exchange, question string) ([]byte, error)
 
+	// Look reads what a call waits for, in one operation: a session, nil when it is missing, expired or deleted, or when
+	// its key is "", and the answers in slots, all different ones, as far as they are filled. An error of one is that of all.
+	Look(ctx context.Context, session string, slots []Slot) (*Session, map[Slot][]byte, error)
+
 	// RaiseTopic makes the topic's version higher than it was for every reader that reads after it returned.
 	RaiseTopic(ctx context.Context, topic string) error
 	// TopicVersions reads the versions of topics; 0 for one that was never raised. The result has an entry for each.

@@ -141,6 +141,7 @@ var (
 	readEvents     = newOperation("events")
 	putAnswer      = newOperation("put_answer")
 	readAnswer     = newOperation("answer")
+	readWaited     = newOperation("look")
 	raiseTopic     = newOperation("raise_topic")
 	readTopics     = newOperation("topic_versions")
 	beginWatch     = newOperation("watch")
@@ -245,6 +246,17 @@ func (s *tracedStore) Answer(ctx context.Context, exchange, question string) (an
 		return err
 	})
 	return answer, err
+}
+
+// Look implements [store.Store].
+func (s *tracedStore) Look(ctx context.Context, session string, slots []store.Slot) (
+	found *store.Session, answers map[store.Slot][]byte, err error,
+) {
+	err = s.do(ctx, readWaited, func(ctx context.Context) (err error) {
+		found, answers, err = s.Store.Look(ctx, session, slots)
+		return err
+	})
+	return found, answers, err
 }
 
 // RaiseTopic implements [store.Store].

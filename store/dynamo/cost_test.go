@@ -89,6 +89,10 @@ func TestOperationsCostWhatTheDesignSays(t *testing.T) {
 		{"read an answer", func() error { _, err := st.Answer(ctx, "x", "q"); return err }, nil, usage{reads: 1, readUnits: 1}},
 		{"find no answer", func() error { _, err := st.Answer(ctx, "x", "p"); return err }, store.ErrNotFound,
 			usage{reads: 1, readUnits: 1}},
+		{"look for two", func() error {
+			_, _, err := st.Look(ctx, s.Key, []store.Slot{{Exchange: "x", Question: "q"}, {Exchange: "x", Question: "p"}})
+			return err
+		}, nil, usage{reads: 1, readUnits: 3}},
 
 		{"raise a topic", func() error { return st.RaiseTopic(ctx, "7") }, nil, usage{writes: 1, writeUnits: 1}},
 		{"read topics", func() error { _, err := st.TopicVersions(ctx, topics[:3]); return err }, nil,

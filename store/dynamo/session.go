@@ -62,6 +62,11 @@ func (st *Store) Session(ctx context.Context, key string) (*store.Session, error
 	if err != nil {
 		return nil, err
 	}
+	return session(op, key, r)
+}
+
+// session decodes a session.
+func session(op, key string, r *reader) (*store.Session, error) {
 	if r.has(attrDeleted) && r.boolean(attrDeleted) && r.err == nil {
 		return nil, store.Wrap(op, store.ErrNotFound, nil)
 	}

@@ -24,6 +24,7 @@ const (
 	Events         Operation = "events"
 	PutAnswer      Operation = "put_answer"
 	Answer         Operation = "answer"
+	Look           Operation = "look"
 	RaiseTopic     Operation = "raise_topic"
 	TopicVersions  Operation = "topic_versions"
 	Watch          Operation = "watch"
@@ -31,7 +32,7 @@ const (
 
 var operations = []Operation{
 	CreateSession, Session, UpdateSession, DeleteSession, CreateExchange, Exchange, UpdateExchange, AppendEvent, Events,
-	PutAnswer, Answer, RaiseTopic, TopicVersions, Watch,
+	PutAnswer, Answer, Look, RaiseTopic, TopicVersions, Watch,
 }
 
 // A Kind is a way to fail.

@@ -125,6 +125,17 @@ func (s *faultyStore) Answer(ctx context.Context, exchange, question string) (an
 	return answer, err
 }
 
+// Look implements [store.Store].
+func (s *faultyStore) Look(ctx context.Context, session string, slots []store.Slot) (
+	found *store.Session, answers map[store.Slot][]byte, err error,
+) {
+	err = s.read(ctx, Look, func(ctx context.Context) (err error) {
+		found, answers, err = s.st.Look(ctx, session, slots)
+		return err
+	})
+	return found, answers, err
+}
+
 // RaiseTopic implements [store.Store].
 func (s *faultyStore) RaiseTopic(ctx context.Context, topic string) error {
 	return s.write(ctx, RaiseTopic, func(ctx context.Context) error { return s.st.RaiseTopic(ctx, topic) })

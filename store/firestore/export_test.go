@@ -8,8 +8,15 @@ func (st *Store) SetTimeout(timeout time.Duration) { st.timeout = timeout }
 // Revision returns the revision of a record that was read and ends then.
 func Revision(expires time.Time) any { return revision{time.Unix(1, 0), expires.UnixMicro()} }
 
-// Listening returns how many listeners there are.
-func (st *Store) Listening() int64 { return st.listening.Load() }
+// Listening returns how many targets are listened to, and by how many streams.
+func (st *Store) Listening() (targets, streams int) {
+	st.listening.mu.Lock()
+	defer st.listening.mu.Unlock()
+	return len(st.listening.targets), len(st.listening.streams)
+}
 
-// MaxListeners is how many there may be.
-const MaxListeners = maxListeners
+// SetMaxStreams changes how many streams there may be.
+func (st *Store) SetMaxStreams(n int) { st.listening.most = n }
+
+// TargetsPerStream is how many targets share a stream.
+const TargetsPerStream = targetsPerStream

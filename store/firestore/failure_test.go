@@ -25,7 +25,7 @@ import (
 )
 
 func TestUnreachableDatabaseIsUnavailableSoon(t *testing.T) {
-	st := hydrant.New(newClient(t, drivertest.ClosedPort(t)), "")
+	st := newStore(t, drivertest.ClosedPort(t), "")
 	st.SetTimeout(time.Second) // the client would try for ever
 	start := time.Now()
 	for name, err := range callAll(t.Context(), st) {
@@ -55,7 +55,7 @@ func TestSilentDatabaseIsUnavailableAtTheDeadline(t *testing.T) {
 	release := make(chan struct{})
 	address := serve(t, func() error { <-release; return nil })
 	defer close(release)
-	st := hydrant.New(newClient(t, address), "")
+	st := newStore(t, address, "")
 	for name, call := range drivertest.EveryCall(st, hydrant.Revision) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -90,7 +90,7 @@ func TestErrorsOfTheDatabaseAreClassified(t *testing.T) {
 		t.Run(code.String(), func(t *testing.T) {
 			t.Parallel()
 			address := serve(t, func() error { return status.Error(code, "m") })
-			st := hydrant.New(newClient(t, address), "")
+			st := newStore(t, address, "")
 			st.SetTimeout(time.Second) // for what the client repeats
 			start := time.Now()
 			for name, err := range callAll(t.Context(), st) {
@@ -118,7 +118,7 @@ func isWrite(call string) bool {
 // What the client does not repeat by itself: a write that was aborted because others were writing the same document.
 func TestAbortedWriteIsRepeated(t *testing.T) {
 	var abort atomic.Int64
-	client := newClient(t, emulator.FirestoreForTest(t), grpc.WithUnaryInterceptor(
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), grpc.WithUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 			call grpc.UnaryInvoker, opts ...grpc.CallOption,
 		) error {
@@ -127,7 +127,6 @@ func TestAbortedWriteIsRepeated(t *testing.T) {
 			}
 			return call(ctx, method, req, reply, cc, opts...)
 		}))
-	st := hydrant.New(client, newPrefix())
 	abort.Store(3)
 	s := storetest.NewSession()
 	require.NoError(t, st.CreateSession(t.Context(), s))
@@ -142,7 +141,7 @@ func TestAbortedWriteIsRepeated(t *testing.T) {
 // for somebody else's.
 func TestWriteWhoseResponseWasLostSucceeds(t *testing.T) {
 	var lose atomic.Bool
-	client := newClient(t, emulator.FirestoreForTest(t), grpc.WithUnaryInterceptor(
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), grpc.WithUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 			call grpc.UnaryInvoker, opts ...grpc.CallOption,
 		) error {
@@ -152,7 +151,6 @@ func TestWriteWhoseResponseWasLostSucceeds(t *testing.T) {
 			}
 			return err
 		}))
-	st := hydrant.New(client, newPrefix())
 	ctx := t.Context()
 	inAnHour := time.Now().Add(time.Hour)
 	lost := func(call func() error) {
@@ -207,7 +205,7 @@ func TestOperationsAreAsFewAsTheDesignSays(t *testing.T) {
 		defer mu.Unlock()
 		calls = append(calls, method[strings.LastIndex(method, "/")+1:])
 	}
-	client := newClient(t, emulator.FirestoreForTest(t),
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(),
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 			call grpc.UnaryInvoker, opts ...grpc.CallOption,
 		) error {
@@ -220,7 +218,6 @@ func TestOperationsAreAsFewAsTheDesignSays(t *testing.T) {
 			count(method)
 			return open(ctx, desc, cc, method, opts...)
 		}))
-	st := hydrant.New(client, newPrefix())
 	ctx := t.Context()
 	inAnHour := time.Now().Add(time.Hour)
 	s := storetest.NewSession()
@@ -274,6 +271,10 @@ func TestOperationsAreAsFewAsTheDesignSays(t *testing.T) {
 		{"put another", func() error { return st.PutAnswer(ctx, "x", "q", nil, inAnHour) }, store.ErrExists,
 			[]string{write, read}},
 		{"read an answer", func() error { _, err := st.Answer(ctx, "x", "q"); return err }, nil, []string{read}},
+		{"look for two", func() error {
+			_, _, err := st.Look(ctx, s.Key, []store.Slot{{Exchange: "x", Question: "q"}, {Exchange: "x", Question: "p"}})
+			return err
+		}, nil, []string{read}},
 		{"raise a topic", func() error { return st.RaiseTopic(ctx, "7") }, nil, []string{write}},
 		{"read topics", func() error { _, err := st.TopicVersions(ctx, topics); return err }, nil, []string{read, read, read}},
 	} {

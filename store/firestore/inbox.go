@@ -2,6 +2,7 @@ package firestore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"cloud.google.com/go/firestore"
@@ -10,10 +11,8 @@ import (
 )
 
 func (st *Store) answer(exchange, question string) *firestore.DocumentRef {
-	return st.exchanges.Doc(answerPrefix(exchange) + digest(question))
+	return st.exchanges.Doc(digest(exchange) + "-answer-" + digest(question))
 }
-
-func answerPrefix(exchange string) string { return digest(exchange) + "-answer-" }
 
 // PutAnswer implements [store.Store]. It is one write, one write for each part of an answer that is split, and one read
 // when the slot is filled.
@@ -40,9 +39,56 @@ func (st *Store) Answer(ctx context.Context, exchange, question string) ([]byte,
 	if snap == nil {
 		return nil, store.Wrap(op, store.ErrNotFound, nil)
 	}
+	return st.answered(ctx, op, snap)
+}
+
+// answered gives the answer in a document.
+func (st *Store) answered(ctx context.Context, op string, snap *firestore.DocumentSnapshot) ([]byte, error) {
 	r := read(snap)
 	if r.expired() && r.err == nil {
 		return nil, store.Wrap(op, store.ErrNotFound, nil)
 	}
 	return st.payload(ctx, op, r)
+}
+
+// Look implements [store.Store]. It is one call that reads a document for each thing, and one more for each answer that is
+// split.
+func (st *Store) Look(ctx context.Context, key string, slots []store.Slot) (
+	*store.Session, map[store.Slot][]byte, error,
+) {
+	const op = "firestore: look"
+	var docs []*firestore.DocumentRef
+	if key != "" {
+		docs = append(docs, st.sessions.Doc(key))
+	}
+	own := len(docs)
+	for _, slot := range slots {
+		docs = append(docs, st.answer(slot.Exchange, slot.Question))
+	}
+	snaps, err := st.getAll(ctx, op, docs)
+	if err != nil {
+		return nil, nil, err
+	}
+	var s *store.Session
+	if key != "" && snaps[0] != nil {
+		s, err = session(op, key, snaps[0])
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, nil, err
+		}
+	}
+	answers := map[store.Slot][]byte{}
+	for i, snap := range snaps[own:] {
+		if snap == nil {
+			continue
+		}
+		answer, err := st.answered(ctx, op, snap)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		answers[slots[i]] = answer
+	}
+	return s, answers, nil
 }

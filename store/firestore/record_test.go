@@ -29,8 +29,8 @@ type database struct {
 
 func newDatabase(t *testing.T) database {
 	t.Helper()
-	client, prefix := newClient(t, emulator.FirestoreForTest(t)), newPrefix()
-	return database{hydrant.New(client, prefix), client, prefix}
+	address, prefix := emulator.FirestoreForTest(t), newPrefix()
+	return database{newStore(t, address, prefix), newClient(t, address), prefix}
 }
 
 // documents returns what is in a collection, or the part of it that has documents of one kind.

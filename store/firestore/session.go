@@ -59,6 +59,11 @@ func (st *Store) Session(ctx context.Context, key string) (*store.Session, error
 	if snap == nil {
 		return nil, store.Wrap(op, store.ErrNotFound, nil)
 	}
+	return session(op, key, snap)
+}
+
+// session decodes a session.
+func session(op, key string, snap *firestore.DocumentSnapshot) (*store.Session, error) {
 	r := read(snap)
 	if r.has(fieldDeleted) && get[bool](r, fieldDeleted) && r.err == nil {
 		return nil, store.Wrap(op, store.ErrNotFound, nil)

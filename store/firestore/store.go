@@ -27,10 +27,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/firestore"
+	"google.golang.org/api/option"
 
 	"github.com/hydrant-mcp/hydrant/store"
 )
@@ -47,7 +47,7 @@ type Store struct {
 	client  *firestore.Client
 	timeout time.Duration // of one call
 
-	listening atomic.Int64 // how many listeners there are
+	listening *listening
 
 	sessions, exchanges, parts, topics *firestore.CollectionRef
 }
@@ -60,19 +60,27 @@ var (
 // New returns the store in the collections that begin with prefix and an underscore; "" is [DefaultPrefix]. A prefix has
 // no slash. New does not call the database: one that is missing or may not be used shows in the first operation, as
 // [store.ErrUnavailable] with a text that names the database. The service account needs the role roles/datastore.user.
-func New(client *firestore.Client, prefix string) *Store {
+//
+// Watching takes a connection of its own, which is made when it is needed and with opts: give those that the client was
+// made with. Without any, it has the application default credentials, or goes to the emulator where the client does.
+func New(client *firestore.Client, prefix string, opts ...option.ClientOption) *Store {
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
 	return &Store{
 		client:    client,
 		timeout:   callTimeout,
+		listening: newListening(client, opts),
 		sessions:  client.Collection(prefix + "_sessions"),
 		exchanges: client.Collection(prefix + "_exchanges"),
 		parts:     client.Collection(prefix + "_parts"),
 		topics:    client.Collection(prefix + "_topics"),
 	}
 }
+
+// Close ends the connection that watching has taken, if any; the client is the caller's. It need not be called at the end
+// of a program.
+func (st *Store) Close() error { return st.listening.close() }
 
 // get reads one document; nil when there is none. It does not go by the code NotFound, which is also what a database that
 // does not exist answers.

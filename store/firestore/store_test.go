@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestContract(t *testing.T) {
-	st := hydrant.New(newClient(t, emulator.FirestoreForTest(t)), newPrefix())
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix())
 	storetest.Run(t, func(*testing.T) store.Store { return st })
 }
 
@@ -40,16 +40,29 @@ func newPrefix() string { return "test" + rand.Text() }
 // newClient connects to an address, without TLS and without looking at the environment.
 func newClient(t testing.TB, address string, opts ...grpc.DialOption) *firestore.Client {
 	t.Helper()
-	opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithPerRPCCredentials(owner{}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
-	conn, err := grpc.NewClient("passthrough:///"+address, opts...)
-	require.NoError(t, err)
 	client, err := withoutEnvironment(func() (*firestore.Client, error) {
-		return firestore.NewClient(t.Context(), "project", option.WithGRPCConn(conn))
+		return firestore.NewClient(t.Context(), "project", options(address, opts)...)
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
+}
+
+// newStore opens a store, and a client for itself, at an address.
+func newStore(t testing.TB, address, prefix string, opts ...grpc.DialOption) *hydrant.Store {
+	t.Helper()
+	st := hydrant.New(newClient(t, address, opts...), prefix, options(address, opts)...)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	return st
+}
+
+func options(address string, opts []grpc.DialOption) []option.ClientOption {
+	all := []option.ClientOption{option.WithEndpoint("passthrough:///" + address), option.WithoutAuthentication()}
+	for _, opt := range append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(owner{}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20))) {
+		all = append(all, option.WithGRPCDialOption(opt))
+	}
+	return all
 }
 
 var environment sync.Mutex

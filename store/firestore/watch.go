@@ -3,71 +3,53 @@ package firestore
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"slices"
+	"fmt"
 	"time"
 
 	"cloud.google.com/go/firestore"
+	"cloud.google.com/go/firestore/apiv1/firestorepb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/hydrant-mcp/hydrant/store"
 )
 
-const (
-	// maxListeners is how many listeners a store has at the same time. Each is a stream on the client's connection, of
-	// which there is one unless the client was given more; the database takes 100 streams on a connection, and every
-	// other call waits for as long as they are taken.
-	maxListeners = 80
-	// topicsPerListener is the most values that the database takes in one "in".
-	topicsPerListener = 30
+const beginTimeout = 5 * time.Second // of all of a watch's listeners
 
-	beginTimeout = 5 * time.Second // of all of a watch's listeners
-
-	listenBackoff = time.Second // after a listener's failure; doubles up to listenMaxWait
-	listenMaxWait = 30 * time.Second
-)
-
-var errTooManyListeners = errors.New("too many listeners at the same time")
-
-// Watch implements [store.Watcher]. It is one listener for the session, one for all of the exchange's documents, and one
-// for every 30 topics. The database bills a read for each document that is there when a listener begins, and one for each
-// change.
+// Watch implements [store.Watcher]. All watches of a store share a few streams on a connection of their own. The database
+// bills a read for each document that is there when listening to it begins, and one for each change, however many watch
+// the same.
 //
-// A store has 80 listeners at the most, because they share a connection with everything else. What would be more is
+// A store listens to 8,000 documents and ranges of documents at the most. A watch that would need more is
 // [store.ErrThrottled]: look now and then instead.
 func (st *Store) Watch(ctx context.Context, w store.Watched, changed func()) error {
 	const op = "firestore: watch"
 	if err := store.WrapContext(ctx, op); err != nil {
 		return err
 	}
-	listeners := st.listeners(w)
-	if len(listeners) == 0 {
+	targets, err := st.targets(w)
+	if err != nil {
+		return st.failure(ctx, op, err)
+	}
+	if len(targets) == 0 {
 		return nil
 	}
-	if n := int64(len(listeners)); st.listening.Add(n) > maxListeners {
-		st.listening.Add(-n)
-		return store.Wrap(op, store.ErrThrottled, errTooManyListeners)
+	own := &watch{began: make(chan error, len(targets)), pending: make(chan struct{}, 1)}
+	if err := st.listening.join(own, targets); errors.Is(err, errTooManyTargets) {
+		return store.Wrap(op, store.ErrThrottled, err)
+	} else if err != nil {
+		return st.failure(ctx, op, err)
 	}
-	// The goroutines are bound to this context, and it ends with ctx or when the watch does not begin.
-	watching, stop := context.WithCancel(ctx)
-	began := make(chan error, len(listeners))
-	pending := make(chan struct{}, 1) // more signals, before the first has been told, are the same one
-	for _, listen := range listeners {
-		go func() {
-			defer st.listening.Add(-1)
-			keepListening(watching, listen, began, pending)
-		}()
-	}
-	if err := st.begin(ctx, op, began, len(listeners)); err != nil {
-		stop()
+	if err := st.begin(ctx, op, own.began, len(targets)); err != nil {
+		st.listening.leave(own)
 		return err
 	}
 	go func() {
-		defer stop()
+		defer st.listening.leave(own)
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-pending:
+			case <-own.pending:
 			}
 			if ctx.Err() != nil {
 				return
@@ -95,90 +77,45 @@ func (st *Store) begin(ctx context.Context, op string, began <-chan error, liste
 	return nil
 }
 
-// A listener opens a stream of snapshots, which ends with its context. What it returns waits for the next snapshot: the
-// first comes at once.
-type listener func(context.Context) (next func() error)
-
-func (st *Store) listeners(w store.Watched) []listener {
-	var listeners []listener
+// targets gives what the database is to listen to, by a name for each.
+func (st *Store) targets(w store.Watched) (map[string]*firestorepb.Target, error) {
+	targets := map[string]*firestorepb.Target{}
+	document := func(doc *firestore.DocumentRef) {
+		targets[doc.Path] = &firestorepb.Target{TargetType: &firestorepb.Target_Documents{
+			Documents: &firestorepb.Target_DocumentsTarget{Documents: []string{doc.Path}},
+		}}
+	}
+	between := func(first, last string) error {
+		query := st.exchanges.OrderBy(firestore.DocumentID, firestore.Asc).StartAt(first).EndAt(last)
+		serialized, err := query.Serialize()
+		if err != nil {
+			return err
+		}
+		var run firestorepb.RunQueryRequest
+		if err := proto.Unmarshal(serialized, &run); err != nil {
+			return err
+		}
+		targets[first] = &firestorepb.Target{TargetType: &firestorepb.Target_Query{Query: &firestorepb.Target_QueryTarget{
+			Parent:    run.GetParent(),
+			QueryType: &firestorepb.Target_QueryTarget_StructuredQuery{StructuredQuery: run.GetStructuredQuery()},
+		}}}
+		return nil
+	}
 	if w.Session != "" {
-		doc := st.sessions.Doc(w.Session)
-		listeners = append(listeners, func(ctx context.Context) func() error {
-			snapshots := doc.Snapshots(ctx)
-			return func() error { _, err := snapshots.Next(); return err }
-		})
+		document(st.sessions.Doc(w.Session))
+	}
+	for _, slot := range w.Slots {
+		document(st.answer(slot.Exchange, slot.Question))
+	}
+	for _, topic := range w.Topics {
+		document(st.topic(topic))
 	}
 	if w.Exchange != "" {
 		// The final event comes again to one who has read it: no position is behind it.
 		first := st.event(w.Exchange, min(w.After, store.Final-1)+1)
-		listeners = append(listeners, queryListener(st.exchanges.OrderBy(firestore.DocumentID, firestore.Asc).
-			StartAt(first.ID).EndAt(st.exchange(w.Exchange).ID)))
-	}
-	if w.Inbox != "" {
-		prefix := answerPrefix(w.Inbox)
-		listeners = append(listeners, queryListener(st.exchanges.OrderBy(firestore.DocumentID, firestore.Asc).
-			StartAt(prefix).EndAt(prefix+"~"))) // behind every digest
-	}
-	topics := slices.Clone(w.Topics)
-	slices.Sort(topics)
-	for chunk := range slices.Chunk(slices.Compact(topics), topicsPerListener) {
-		docs := make([]*firestore.DocumentRef, len(chunk))
-		for i, topic := range chunk {
-			docs[i] = st.topic(topic)
+		if err := between(first.ID, st.exchange(w.Exchange).ID); err != nil {
+			return nil, fmt.Errorf("listening to an exchange: %w", err)
 		}
-		listeners = append(listeners, queryListener(st.topics.Where(firestore.DocumentID, "in", docs)))
 	}
-	return listeners
-}
-
-func queryListener(query firestore.Query) listener {
-	return func(ctx context.Context) func() error {
-		snapshots := query.Snapshots(ctx)
-		return func() error { _, err := snapshots.Next(); return err }
-	}
-}
-
-// keepListening signals every snapshot but the first, until ctx ends. The client itself resumes a stream that breaks; one
-// that fails for good is opened anew. It gives up only where the very first one fails.
-func keepListening(ctx context.Context, listen listener, began chan<- error, pending chan<- struct{}) {
-	first, backoff := true, listenBackoff
-	for {
-		err := follow(ctx, listen, func() {
-			backoff = listenBackoff
-			if first {
-				first = false
-				began <- nil
-				return
-			}
-			select {
-			case pending <- struct{}{}:
-			default:
-			}
-		})
-		if first {
-			began <- err
-			return
-		}
-		timer := time.NewTimer(backoff/2 + rand.N(backoff/2))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		backoff = min(2*backoff, listenMaxWait)
-	}
-}
-
-// follow opens a stream and calls snapshot for each of its snapshots until it fails.
-func follow(ctx context.Context, listen listener, snapshot func()) error {
-	ctx, cancel := context.WithCancel(ctx) // the client leaves a stream that has failed as it is
-	defer cancel()
-	next := listen(ctx)
-	for {
-		if err := next(); err != nil {
-			return err
-		}
-		snapshot()
-	}
+	return targets, nil
 }

@@ -2,6 +2,7 @@ package firestore_test
 
 import (
 	"context"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,6 +27,10 @@ func TestWatchLeavesNothingBehind(t *testing.T) {
 	db := newDatabase(t)
 	x := storetest.NewExchange()
 	require.NoError(t, db.CreateExchange(t.Context(), x)) // connects
+	first, leave := context.WithCancel(t.Context())
+	require.NoError(t, db.Watch(first, store.Watched{Session: x.Session}, nothing)) // connects as well
+	leave()
+	require.Eventually(t, idle(db.Store), 10*time.Second, time.Millisecond)
 	for _, w := range []store.Watched{
 		{Session: x.Session, Exchange: x.Key, Topics: []string{"a", "b"}},
 		{Topics: []string{"a"}},
@@ -40,7 +45,7 @@ func TestWatchLeavesNothingBehind(t *testing.T) {
 		<-told
 		stop()
 		require.NoError(t, goleak.Find(before))
-		assert.Zero(t, db.Listening())
+		assert.True(t, idle(db.Store)())
 	}
 }
 
@@ -59,8 +64,7 @@ func TestWatchThatCannotBeginIsUnavailableSoon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := newClient(t, tt.address)
-			st := hydrant.New(client, "")
+			st := newStore(t, tt.address, "")
 			st.SetTimeout(time.Second)
 			start := time.Now()
 			err := st.Watch(t.Context(), all, func() { assert.Fail(t, "called") })
@@ -68,38 +72,77 @@ func TestWatchThatCannotBeginIsUnavailableSoon(t *testing.T) {
 			assert.ErrorContains(t, err, "firestore: watch: ")
 			assert.ErrorContains(t, err, tt.says)
 			assert.Less(t, time.Since(start), 5*time.Second)
-			assert.Eventually(t, func() bool { return st.Listening() == 0 }, 5*time.Second, 5*time.Millisecond)
+			assert.True(t, idle(st)())
 		})
 	}
 }
 
-// Listeners share a connection with everything else. A server takes 100 streams on one, and the client makes every other
-// call wait.
-func TestWatchLeavesRoomForCalls(t *testing.T) {
+// idle says that nothing is listened to.
+func idle(st *hydrant.Store) func() bool {
+	return func() bool {
+		targets, streams := st.Listening()
+		return targets == 0 && streams == 0
+	}
+}
+
+// A server takes 100 streams on a connection: watches share them, and what is the same is listened to once.
+func TestWatchesShareStreams(t *testing.T) {
 	db := newDatabase(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	begun := 0
-	for db.Watch(ctx, store.Watched{Session: "s", Topics: []string{"t"}}, nothing) == nil {
-		begun++
+	const n = 2*hydrant.TargetsPerStream + hydrant.TargetsPerStream/2
+	told := make([]chan struct{}, n)
+	for i := range told {
+		told[i] = make(chan struct{}, 10)
+		w := store.Watched{Slots: []store.Slot{{Exchange: strconv.Itoa(i), Question: "0"}}, Topics: []string{"all"}}
+		require.NoError(t, db.Watch(ctx, w, func() { told[i] <- struct{}{} }))
 	}
-	assert.Equal(t, hydrant.MaxListeners/2, begun)
-	err := db.Watch(ctx, store.Watched{Session: "s"}, nothing)
-	require.ErrorIs(t, err, store.ErrThrottled)
-	assert.EqualValues(t, hydrant.MaxListeners, db.Listening(), "one that does not begin takes no room")
+	targets, streams := db.Listening()
+	assert.Equal(t, n+1, targets)
+	assert.Equal(t, 3, streams)
 
+	for _, i := range []int{0, n / 2, n - 1} {
+		require.NoError(t, db.PutAnswer(ctx, strconv.Itoa(i), "0", []byte("{}"), time.Now().Add(time.Hour)))
+		<-told[i]
+	}
+	for i := range told {
+		assert.Empty(t, told[i], i)
+	}
+	require.NoError(t, db.RaiseTopic(ctx, "all"))
+	for i := range told {
+		<-told[i]
+	}
+
+	first, leave := context.WithCancel(ctx)
+	require.NoError(t, db.Watch(first, store.Watched{Topics: []string{"all"}}, nothing))
+	leave()
+	require.NoError(t, db.RaiseTopic(ctx, "all"))
+	<-told[0] // who leaves takes nothing from those who stay
 	stop()
-	require.Eventually(t, func() bool { return db.Listening() == 0 }, 10*time.Second, 5*time.Millisecond)
-	watching, end := context.WithCancel(t.Context())
-	defer end()
-	require.NoError(t, db.Watch(watching, store.Watched{Session: "s"}, nothing))
+	require.Eventually(t, idle(db.Store), 10*time.Second, 5*time.Millisecond)
+}
+
+func TestTooManyWatchesAreThrottled(t *testing.T) {
+	db := newDatabase(t)
+	db.SetMaxStreams(1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	topics := make([]string, hydrant.TargetsPerStream+1)
+	for i := range topics {
+		topics[i] = strconv.Itoa(i)
+	}
+	require.ErrorIs(t, db.Watch(ctx, store.Watched{Topics: topics}, nothing), store.ErrThrottled)
+	assert.True(t, idle(db.Store)())
+	require.NoError(t, db.Watch(ctx, store.Watched{Topics: topics[1:]}, nothing))
+	require.ErrorIs(t, db.Watch(ctx, store.Watched{Topics: topics[:1]}, nothing), store.ErrThrottled)
+	require.NoError(t, db.Watch(ctx, store.Watched{Topics: topics[1:2]}, nothing), "this one is listened to")
 }
 
 // A listener that fails is opened again, and what may have been missed is told.
 func TestWatchGoesOnAfterAFailure(t *testing.T) {
 	var fail atomic.Pointer[error]
 	var streams atomic.Int64
-	client := newClient(t, emulator.FirestoreForTest(t), grpc.WithStreamInterceptor(
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), grpc.WithStreamInterceptor(
 		func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 			open grpc.Streamer, opts ...grpc.CallOption,
 		) (grpc.ClientStream, error) {
@@ -110,7 +153,6 @@ func TestWatchGoesOnAfterAFailure(t *testing.T) {
 			}
 			return stream, err
 		}))
-	st := hydrant.New(client, newPrefix())
 	for _, code := range []codes.Code{codes.PermissionDenied, codes.Unavailable} {
 		t.Run(code.String(), func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
@@ -139,6 +181,8 @@ func TestWatchGoesOnAfterAFailure(t *testing.T) {
 			case <-time.After(20 * time.Second):
 				require.Fail(t, "not told of a change after the failure")
 			}
+			stop()
+			require.Eventually(t, idle(st), 10*time.Second, time.Millisecond)
 		})
 	}
 }
@@ -159,7 +203,7 @@ func (f failing) RecvMsg(m any) error {
 
 // How long a change takes to be told, from the end of the write. On the emulator, that is: the cloud is slower.
 func BenchmarkWatch(b *testing.B) {
-	st := hydrant.New(newClient(b, emulator.FirestoreForTest(b)), newPrefix())
+	st := newStore(b, emulator.FirestoreForTest(b), newPrefix())
 	s, x := storetest.NewSession(), storetest.NewExchange()
 	ctx := b.Context()
 	require.NoError(b, st.CreateSession(ctx, s))

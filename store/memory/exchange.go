@@ -22,8 +22,6 @@ type outbox struct {
 	expires time.Time // of the event that lives longest
 }
 
-type slot struct{ exchange, question string }
-
 type answer struct {
 	data    []byte
 	expires time.Time
@@ -164,12 +162,12 @@ func (st *Store) PutAnswer(ctx context.Context, exchange, question string, data 
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.sweep()
-	key := slot{exchange, question}
+	key := store.Slot{Exchange: exchange, Question: question}
 	if st.answers[key] != nil {
 		return store.Wrap(op, store.ErrExists, nil)
 	}
 	st.answers[key] = &answer{copied(data), expires}
-	st.signal(watchedInbox, exchange)
+	st.signal(watchedSlot, slotKey(key))
 	st.signal(watchedExchange, exchange)
 	return nil
 }
@@ -182,11 +180,31 @@ func (st *Store) Answer(ctx context.Context, exchange, question string) ([]byte,
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	a := st.answers[slot{exchange, question}]
-	if a == nil || store.Expired(a.expires, time.Now()) {
+	a := st.answers[store.Slot{Exchange: exchange, Question: question}]
+	if !a.alive() {
 		return nil, store.Wrap(op, store.ErrNotFound, nil)
 	}
 	return copied(a.data), nil
+}
+
+func (a *answer) alive() bool { return a != nil && !store.Expired(a.expires, time.Now()) }
+
+// Look implements [store.Store].
+func (st *Store) Look(ctx context.Context, session string, slots []store.Slot) (
+	*store.Session, map[store.Slot][]byte, error,
+) {
+	if err := store.WrapContext(ctx, "memory: look"); err != nil {
+		return nil, nil, err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	answers := map[store.Slot][]byte{}
+	for _, slot := range slots {
+		if a := st.answers[slot]; a.alive() {
+			answers[slot] = copied(a.data)
+		}
+	}
+	return st.session(session), answers, nil
 }
 
 // copied never returns nil: what was stored as nothing comes back as nothing, and not as absent.

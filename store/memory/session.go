@@ -47,13 +47,22 @@ func (st *Store) Session(ctx context.Context, key string) (*store.Session, error
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	s := st.session(key)
+	if s == nil {
+		return nil, store.Wrap(op, store.ErrNotFound, nil)
+	}
+	return s, nil
+}
+
+// session gives a copy of a session, nil when there is none. The caller holds the lock.
+func (st *Store) session(key string) *store.Session {
 	r := st.sessions[key]
 	if !r.alive() {
-		return nil, store.Wrap(op, store.ErrNotFound, nil)
+		return nil
 	}
 	s := clone(&r.Session)
 	s.Revision = r.revision
-	return &s, nil
+	return &s
 }
 
 // UpdateSession implements [store.Store].

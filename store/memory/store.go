@@ -21,7 +21,7 @@ type Store struct {
 	sessions  map[string]*session
 	exchanges map[string]*exchange
 	outboxes  map[string]*outbox
-	answers   map[slot]*answer
+	answers   map[store.Slot]*answer
 	topics    map[string]int64
 	watches   map[thing]map[*watch]struct{}
 	revision  int64 // the last one given to a session or an exchange
@@ -39,7 +39,7 @@ func New() *Store {
 		sessions:  make(map[string]*session),
 		exchanges: make(map[string]*exchange),
 		outboxes:  make(map[string]*outbox),
-		answers:   make(map[slot]*answer),
+		answers:   make(map[store.Slot]*answer),
 		topics:    make(map[string]int64),
 		watches:   make(map[thing]map[*watch]struct{}),
 		nextSweep: time.Now().Add(sweepEvery),

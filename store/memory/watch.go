@@ -11,7 +11,7 @@ type kind int
 const (
 	watchedSession kind = iota
 	watchedExchange
-	watchedInbox
+	watchedSlot
 	watchedTopic
 )
 
@@ -20,6 +20,8 @@ type thing struct {
 	kind
 	key string
 }
+
+func slotKey(s store.Slot) string { return s.Exchange + "\x00" + s.Question }
 
 // A watch has room for one signal: more of them, before it has been looked at, are the same one.
 type watch struct{ pending chan struct{} }
@@ -36,8 +38,8 @@ func (st *Store) Watch(ctx context.Context, w store.Watched, changed func()) err
 	if w.Exchange != "" {
 		things[thing{watchedExchange, w.Exchange}] = struct{}{}
 	}
-	if w.Inbox != "" {
-		things[thing{watchedInbox, w.Inbox}] = struct{}{}
+	for _, s := range w.Slots {
+		things[thing{watchedSlot, slotKey(s)}] = struct{}{}
 	}
 	for _, topic := range w.Topics {
 		things[thing{watchedTopic, topic}] = struct{}{}

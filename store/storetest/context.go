@@ -41,6 +41,7 @@ func eachCall(ctx context.Context, t *testing.T, st store.Store, ended context.C
 		"Events":        func(ctx context.Context) error { _, err := st.Events(ctx, exchange, 0, 0); return err },
 		"PutAnswer":     func(ctx context.Context) error { return st.PutAnswer(ctx, exchange, "q", small(1), inAnHour()) },
 		"Answer":        func(ctx context.Context) error { _, err := st.Answer(ctx, exchange, "q"); return err },
+		"Look":          func(ctx context.Context) error { _, _, err := st.Look(ctx, s.Key, nil); return err },
 		"RaiseTopic":    func(ctx context.Context) error { return st.RaiseTopic(ctx, topic) },
 		"TopicVersions": func(ctx context.Context) error { _, err := version(ctx, st, topic); return err },
 	} {

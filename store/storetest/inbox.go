@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,7 @@ var inboxTests = []test{
 	{"KeepsLargeAnswersByteForByte", testInboxLarge},
 	{"RefusesWhatIsTooLarge", testInboxTooLarge},
 	{"IsNotTheOutbox", testInboxNotOutbox},
+	{"IsLookedIntoTogetherWithASession", testInboxLook},
 }
 
 func testInboxEmpty(ctx context.Context, t *testing.T, st store.Store) {
@@ -121,4 +123,40 @@ func testInboxNotOutbox(ctx context.Context, t *testing.T, st store.Store) {
 	got, err = st.Events(ctx, exchange, 0, 0)
 	require.NoError(t, err)
 	assertEvents(t, got, 1)
+}
+
+func testInboxLook(ctx context.Context, t *testing.T, st store.Store) {
+	s := create(ctx, t, st, nil)
+	exchange, other := unused(), unused()
+	slot := func(exchange, question string) store.Slot { return store.Slot{Exchange: exchange, Question: question} }
+	slots := []store.Slot{slot(exchange, "0"), slot(exchange, "1"), slot(other, "0"), slot(other, "1")}
+	large := pattern(1<<20, 1)
+	require.NoError(t, st.PutAnswer(ctx, exchange, "1", []byte("one"), inAnHour()))
+	require.NoError(t, st.PutAnswer(ctx, exchange, "2", []byte("not asked for"), inAnHour()))
+	require.NoError(t, st.PutAnswer(ctx, other, "0", large, inAnHour()))
+	require.NoError(t, st.PutAnswer(ctx, other, "1", []byte("over"), time.Now().Add(-time.Second)))
+	want := map[store.Slot][]byte{slots[1]: []byte("one"), slots[2]: large}
+
+	found, answers, err := st.Look(ctx, s.Key, slots)
+	require.NoError(t, err)
+	assert.Equal(t, want, answers)
+	direct, err := st.Session(ctx, s.Key)
+	require.NoError(t, err)
+	assert.Equal(t, direct, found)
+	found.Cancels++
+	require.NoError(t, st.UpdateSession(ctx, found), "what was looked at can be changed")
+
+	for _, key := range []string{"", unused()} {
+		found, answers, err := st.Look(ctx, key, slots)
+		require.NoError(t, err)
+		assert.Nil(t, found)
+		assert.Equal(t, want, answers)
+	}
+	require.NoError(t, st.DeleteSession(ctx, s.Key))
+	found, answers, err = st.Look(ctx, s.Key, nil)
+	require.NoError(t, err)
+	assert.Nil(t, found, "deleted")
+	assert.Empty(t, answers)
+	_, _, err = st.Look(ctx, "", nil)
+	require.NoError(t, err, "nothing to look at")
 }

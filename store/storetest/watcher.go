@@ -117,6 +117,8 @@ func testWatcherEachChange(ctx context.Context, t *testing.T, st watchable) {
 		{"an exchange is updated after the final event was read", store.Watched{Exchange: x.Key, After: store.Final},
 			func() error { return st.UpdateExchange(ctx, x) }},
 		{"a large answer is put", watchedX, answer("s", 1<<20)},
+		{"a slot is filled", store.Watched{Slots: []store.Slot{{Exchange: x.Key, Question: "t"}, {Exchange: x.Key, Question: "u"}}},
+			answer("u", 100)},
 		{"a topic is raised", store.Watched{Topics: []string{topic}}, func() error { return st.RaiseTopic(ctx, topic) }},
 		{"a topic is raised again", store.Watched{Topics: []string{unused(), raised, raised}},
 			func() error { return st.RaiseTopic(ctx, raised) }},

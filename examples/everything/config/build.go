@@ -74,7 +74,8 @@ func (c *Config) openFirestore(ctx context.Context) (store.Store, func() error, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("HYDRANT_STORE is firestore: %w", err)
 	}
-	return firestore.New(client, c.Table), client.Close, nil
+	st := firestore.New(client, c.Table)
+	return st, func() error { return errors.Join(st.Close(), client.Close()) }, nil
 }
 
 // Path is that of the MCP endpoint.

@@ -79,7 +79,7 @@ var goalsOf = map[harness.Store]goals{
 		latency: map[time.Duration]time.Duration{
 			time.Second: 15 * time.Millisecond, 45 * time.Second: 15 * time.Millisecond, 300 * time.Second: 15 * time.Millisecond,
 		},
-		first: 2, later: 2, // to begin with; and to be safe, once a minute
+		first: 2, later: 0.5, // to begin with; and to be safe, every five minutes
 	},
 	harness.Memory: {first: -1, later: -1},
 }

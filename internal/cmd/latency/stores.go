@@ -53,7 +53,8 @@ func open(ctx context.Context, kind harness.Store) (shared, func(), error) {
 			if err != nil {
 				return nil, func() {}, fmt.Errorf("opening Firestore: %w", err)
 			}
-			return firestore.New(client, name), func() { _ = client.Close() }, nil
+			st := firestore.New(client, name)
+			return st, func() { _, _ = st.Close(), client.Close() }, nil
 		}, stop, nil
 	}
 	st := memory.New()
@@ -168,6 +169,17 @@ func (c countedStore) PutAnswer(ctx context.Context, exchange, question string, 
 func (c countedStore) Answer(ctx context.Context, exchange, question string) ([]byte, error) {
 	c.t.add(read, 1)
 	return c.Store.Answer(ctx, exchange, question)
+}
+
+func (c countedStore) Look(ctx context.Context, session string, slots []store.Slot) (
+	*store.Session, map[store.Slot][]byte, error,
+) {
+	units := len(slots)
+	if session != "" {
+		units++
+	}
+	c.t.add(read, units)
+	return c.Store.Look(ctx, session, slots)
 }
 
 func (c countedStore) RaiseTopic(ctx context.Context, topic string) error {

@@ -34,6 +34,9 @@ type result struct {
 // measure each other.
 const atOnce = 2
 
+// warmUp is how many people are asked before anything is measured: the emulators' first calls take many times longer.
+const warmUp = 20
+
 // think asks everybody, each on an instance of its own, and takes the answers at one other instance.
 func think(ctx context.Context, st shared, groups []group) ([]result, *machine, error) {
 	other, stop, err := st()
@@ -46,8 +49,10 @@ func think(ctx context.Context, st shared, groups []group) ([]result, *machine, 
 		return nil, nil, err
 	}
 	defer b.stop()
-	if _, err := ask(ctx, st, b, 0); err != nil { // the first of everything takes longer
-		return nil, nil, err
+	for range warmUp {
+		if _, err := ask(ctx, st, b, 0); err != nil {
+			return nil, nil, err
+		}
 	}
 	m := &machine{}
 	stopProbing, err := m.probe(ctx, st)

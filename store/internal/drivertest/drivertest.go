@@ -45,9 +45,13 @@ func EveryCall(st store.Store, revision func(expires time.Time) any) map[string]
 		"AppendEvent, large": func(ctx context.Context) error {
 			return st.AppendEvent(ctx, "x", store.Event{Seq: 1, Data: make([]byte, 1<<20)}, inAnHour)
 		},
-		"Events":        func(ctx context.Context) error { _, err := st.Events(ctx, "x", 0, 0); return err },
-		"PutAnswer":     func(ctx context.Context) error { return st.PutAnswer(ctx, "x", "q", nil, inAnHour) },
-		"Answer":        func(ctx context.Context) error { _, err := st.Answer(ctx, "x", "q"); return err },
+		"Events":    func(ctx context.Context) error { _, err := st.Events(ctx, "x", 0, 0); return err },
+		"PutAnswer": func(ctx context.Context) error { return st.PutAnswer(ctx, "x", "q", nil, inAnHour) },
+		"Answer":    func(ctx context.Context) error { _, err := st.Answer(ctx, "x", "q"); return err },
+		"Look": func(ctx context.Context) error {
+			_, _, err := st.Look(ctx, s.Key, []store.Slot{{Exchange: "x", Question: "q"}})
+			return err
+		},
 		"RaiseTopic":    func(ctx context.Context) error { return st.RaiseTopic(ctx, "t") },
 		"TopicVersions": func(ctx context.Context) error { _, err := st.TopicVersions(ctx, []string{"t"}); return err },
 	}
