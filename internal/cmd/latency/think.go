@@ -12,8 +12,24 @@ import (
 
 // A group is people who think for the same time, more or less.
 type group struct {
-	think  time.Duration
-	people int
+	think   time.Duration
+	people  int
+	cancels bool // they do not answer then: they cancel the call
+}
+
+func (g group) String() string {
+	if g.cancels {
+		return fmt.Sprintf("cancels after %v", g.think)
+	}
+	return fmt.Sprintf("answers after %v", g.think)
+}
+
+// quantile is the one that is held against a goal: of answers the median, of cancellations nearly all.
+func (g group) quantile() float64 {
+	if g.cancels {
+		return 0.95
+	}
+	return 0.5
 }
 
 // A sample is one question and its answer.
@@ -50,7 +66,7 @@ func think(ctx context.Context, st shared, groups []group) ([]result, *machine, 
 	}
 	defer b.stop()
 	for range warmUp {
-		if _, err := ask(ctx, st, b, 0); err != nil {
+		if _, err := ask(ctx, st, b, 0, false); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -68,7 +84,7 @@ func think(ctx context.Context, st shared, groups []group) ([]result, *machine, 
 			var err error
 			results[i].samples, err = g.ask(ctx, st, b)
 			if err != nil {
-				errs <- fmt.Errorf("thinking for %v: %w", g.think, err)
+				errs <- fmt.Errorf("%v: %w", g, err)
 			}
 			results[i].count()
 		})
@@ -93,7 +109,7 @@ func (g group) ask(ctx context.Context, st shared, b *instance) ([]sample, error
 			defer func() { <-turn }()
 			// Nobody answers in step with the looks into the store.
 			think := g.think + time.Duration((rand.Float64()-0.5)*float64(min(g.think/5, 3*time.Second)))
-			s, err := ask(ctx, st, b, think)
+			s, err := ask(ctx, st, b, think, g.cancels)
 			mu.Lock()
 			defer mu.Unlock()
 			samples = append(samples, s)
@@ -106,8 +122,8 @@ func (g group) ask(ctx context.Context, st shared, b *instance) ([]sample, error
 	return samples, failed
 }
 
-// ask asks one person, who answers at b.
-func ask(ctx context.Context, st shared, b *instance, think time.Duration) (s sample, err error) {
+// ask asks one person, who answers at b or cancels there.
+func ask(ctx context.Context, st shared, b *instance, think time.Duration, cancels bool) (s sample, err error) {
 	own, stop, err := st()
 	if err != nil {
 		return s, err
@@ -145,8 +161,11 @@ func ask(ctx context.Context, st shared, b *instance, think time.Duration) (s sa
 		return s, ctx.Err()
 	}
 	s.answered = time.Now()
-	answer, err := c.post(ctx, b,
-		fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{}}}`, question.ID))
+	said := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{}}}`, question.ID)
+	if cancels {
+		said = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
+	}
+	answer, err := c.post(ctx, b, said)
 	if err != nil {
 		return s, err
 	}
