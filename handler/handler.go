@@ -133,19 +133,7 @@ func (h *Handler) post(a *answer) *failure {
 func (h *Handler) postOne(a *answer, x *exchange) (f *failure) {
 	x.http, x.op = h.telemetry.begin(x.http, &x.msg)
 	defer func() { x.op.end(f) }()
-	version, f := x.one(headerVersion)
-	if f != nil {
-		return f
-	}
-	meta, _ := rawjson.Get(x.msg.meta, metaVersion)
-	x.era, f = h.decide(facts{
-		header:  version,
-		session: x.http.Header.Get(headerSession) != "",
-		kind:    x.msg.kind,
-		method:  x.msg.method,
-		meta:    meta,
-	})
-	if f != nil {
+	if x.era, f = h.eraOf(x); f != nil {
 		return f
 	}
 	if x.msg.kind == aRequest {
@@ -162,6 +150,21 @@ func (h *Handler) postOne(a *answer, x *exchange) (f *failure) {
 	}
 	a.accepted()
 	return nil
+}
+
+func (h *Handler) eraOf(x *exchange) (era, *failure) {
+	version, f := x.one(headerVersion)
+	if f != nil {
+		return nil, f
+	}
+	meta, _ := rawjson.Get(x.msg.meta, metaVersion)
+	return h.decide(facts{
+		header:  version,
+		session: x.http.Header.Get(headerSession) != "",
+		kind:    x.msg.kind,
+		method:  x.msg.method,
+		meta:    meta,
+	})
 }
 
 // postBatch handles the messages of a batch one after the other (2025-03-26, basic: JSON-RPC batching).

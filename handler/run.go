@@ -126,15 +126,8 @@ func (x *exchange) take(ctx context.Context) *failure {
 func (a *answer) serve(x *exchange) *failure {
 	ctx, stop := x.context()
 	defer stop()
-	state, f := x.era.rehydrate(ctx, x)
+	state, f := x.prepare(ctx)
 	if f != nil {
-		return f
-	}
-	x.op.restored(x.session)
-	if f := x.checkArguments(); f != nil {
-		return f
-	}
-	if f := x.admitTool(x.msg.method, stringParam(x.msg, "name")); f != nil {
 		return f
 	}
 	if x.session != nil {
@@ -146,6 +139,19 @@ func (a *answer) serve(x *exchange) *failure {
 	}
 	x.op.running()
 	return x.era.serve(ctx, a, x, state)
+}
+
+// prepare rehydrates the session, and sees whether the request may run.
+func (x *exchange) prepare(ctx context.Context) (*engine.State, *failure) {
+	state, f := x.era.rehydrate(ctx, x)
+	if f != nil {
+		return nil, f
+	}
+	x.op.restored(x.session)
+	if f := x.checkArguments(); f != nil {
+		return nil, f
+	}
+	return state, x.admitTool(x.msg.method, stringParam(x.msg, "name"))
 }
 
 // cause prefers what ended the context over how the engine noticed. A cancelled context of net/http's means that the
