@@ -28,6 +28,39 @@ type reader struct {
 
 	looked  time.Time // at the record
 	waiting time.Time // since when nothing new has come
+
+	changed   <-chan struct{} // the store tells of what comes next; nil: it does not
+	unwatch   context.CancelFunc
+	watchedAt place
+}
+
+// A place is what comes next for a reader: the event after a position, the answers of a round.
+type place struct {
+	seq   int64
+	round int
+}
+
+// watch has the store tell of what comes next, if it can. It says whether the watching has only begun: what has come
+// meanwhile is told by nobody.
+func (r *reader) watch(ctx context.Context) (begun bool) {
+	at := place{r.at.Seq, -1}
+	w := store.Watched{Exchange: r.at.Exchange, After: r.at.Seq}
+	if r.record != nil && r.record.State == stateAsking && r.round != nil {
+		at.round = r.roundNo
+		for _, slot := range r.round.Slots {
+			w.Slots = append(w.Slots, store.Slot{Exchange: r.at.Exchange, Question: slot})
+		}
+	}
+	if r.unwatch != nil && at == r.watchedAt {
+		return false
+	}
+	watching, unwatch := context.WithCancel(ctx)
+	changed := watch(watching, r.h.store, w)
+	if r.unwatch != nil {
+		r.unwatch()
+	}
+	r.changed, r.unwatch, r.watchedAt = changed, unwatch, at
+	return changed != nil
 }
 
 // resume sends what follows the event that the client has, and ends with the response.
@@ -116,7 +149,11 @@ func (r *reader) follow(ctx context.Context) {
 	ctx, stop := r.deadline(ctx)
 	defer stop()
 	began := time.Now()
-	changed := watch(ctx, r.h.store, store.Watched{Exchange: r.at.Exchange, After: r.at.Seq})
+	defer func() {
+		if r.unwatch != nil {
+			r.unwatch()
+		}
+	}()
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
 	look := newTimer(0)
@@ -135,8 +172,11 @@ func (r *reader) follow(ctx context.Context) {
 			r.leave(ctx, pollSlow)
 			return
 		}
-		look.Reset(pace(time.Since(r.waiting), changed != nil && err == nil))
-		if changed != nil {
+		if r.watch(ctx) {
+			continue
+		}
+		look.Reset(pace(time.Since(r.waiting), false))
+		if r.changed != nil {
 			look.Reset(leaseLook)
 		}
 	wait:
@@ -144,7 +184,7 @@ func (r *reader) follow(ctx context.Context) {
 			select {
 			case <-alive.C:
 				r.comment()
-			case <-changed:
+			case <-r.changed:
 				break wait
 			case <-look.C:
 				break wait

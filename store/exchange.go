@@ -61,13 +61,12 @@ type Watcher interface {
 type Watched struct {
 	// Session is the key of a session: its record.
 	Session string
-	// Exchange is the key of an exchange: its record, its outbox and its inbox.
+	// Exchange is the key of an exchange: its record, and of its outbox the event that follows the position After and the
+	// final one. Who has read further watches anew.
 	Exchange string
+	After    int64
 	// Slots are questions: that they are answered.
 	Slots []Slot
-	// After is a position in the outbox. Nobody needs to be told of the events up to it, and a store may bill those that
-	// follow.
-	After int64
 	// Topics are topics: their versions.
 	Topics []string
 }

@@ -57,7 +57,7 @@ type listening struct {
 
 	mu      sync.Mutex
 	streams []*stream
-	targets map[string]*target // by what they are
+	targets map[string]*target // by the names of their documents
 	lastID  int32
 }
 
@@ -75,7 +75,7 @@ func (w *watch) signal() {
 	}
 }
 
-// A target is a document or a query, listened to by a stream.
+// A target is a document that a stream listens to.
 type target struct {
 	key     string
 	pb      *firestorepb.Target

@@ -3,12 +3,10 @@ package firestore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"cloud.google.com/go/firestore"
 	"cloud.google.com/go/firestore/apiv1/firestorepb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/hydrant-mcp/hydrant/store"
 )
@@ -19,17 +17,14 @@ const beginTimeout = 5 * time.Second // of all of a watch's listeners
 // bills a read for each document that is there when listening to it begins, and one for each change, however many watch
 // the same.
 //
-// A store listens to 8,000 documents and ranges of documents at the most. A watch that would need more is
+// A store listens to 8,000 documents at the most. A watch that would need more is
 // [store.ErrThrottled]: look now and then instead.
 func (st *Store) Watch(ctx context.Context, w store.Watched, changed func()) error {
 	const op = "firestore: watch"
 	if err := store.WrapContext(ctx, op); err != nil {
 		return err
 	}
-	targets, err := st.targets(w)
-	if err != nil {
-		return st.failure(ctx, op, err)
-	}
+	targets := st.targets(w)
 	if len(targets) == 0 {
 		return nil
 	}
@@ -77,45 +72,29 @@ func (st *Store) begin(ctx context.Context, op string, began <-chan error, liste
 	return nil
 }
 
-// targets gives what the database is to listen to, by a name for each.
-func (st *Store) targets(w store.Watched) (map[string]*firestorepb.Target, error) {
-	targets := map[string]*firestorepb.Target{}
-	document := func(doc *firestore.DocumentRef) {
+// targets gives the documents that the database is to listen to, by their names. None of them has to exist.
+func (st *Store) targets(w store.Watched) map[string]*firestorepb.Target {
+	var docs []*firestore.DocumentRef
+	if w.Session != "" {
+		docs = append(docs, st.sessions.Doc(w.Session))
+	}
+	if w.Exchange != "" {
+		docs = append(docs, st.exchange(w.Exchange), st.event(w.Exchange, store.Final))
+		if w.After < store.Final-1 {
+			docs = append(docs, st.event(w.Exchange, w.After+1))
+		}
+	}
+	for _, slot := range w.Slots {
+		docs = append(docs, st.answer(slot.Exchange, slot.Question))
+	}
+	for _, topic := range w.Topics {
+		docs = append(docs, st.topic(topic))
+	}
+	targets := make(map[string]*firestorepb.Target, len(docs))
+	for _, doc := range docs {
 		targets[doc.Path] = &firestorepb.Target{TargetType: &firestorepb.Target_Documents{
 			Documents: &firestorepb.Target_DocumentsTarget{Documents: []string{doc.Path}},
 		}}
 	}
-	between := func(first, last string) error {
-		query := st.exchanges.OrderBy(firestore.DocumentID, firestore.Asc).StartAt(first).EndAt(last)
-		serialized, err := query.Serialize()
-		if err != nil {
-			return err
-		}
-		var run firestorepb.RunQueryRequest
-		if err := proto.Unmarshal(serialized, &run); err != nil {
-			return err
-		}
-		targets[first] = &firestorepb.Target{TargetType: &firestorepb.Target_Query{Query: &firestorepb.Target_QueryTarget{
-			Parent:    run.GetParent(),
-			QueryType: &firestorepb.Target_QueryTarget_StructuredQuery{StructuredQuery: run.GetStructuredQuery()},
-		}}}
-		return nil
-	}
-	if w.Session != "" {
-		document(st.sessions.Doc(w.Session))
-	}
-	for _, slot := range w.Slots {
-		document(st.answer(slot.Exchange, slot.Question))
-	}
-	for _, topic := range w.Topics {
-		document(st.topic(topic))
-	}
-	if w.Exchange != "" {
-		// The final event comes again to one who has read it: no position is behind it.
-		first := st.event(w.Exchange, min(w.After, store.Final-1)+1)
-		if err := between(first.ID, st.exchange(w.Exchange).ID); err != nil {
-			return nil, fmt.Errorf("listening to an exchange: %w", err)
-		}
-	}
-	return targets, nil
+	return targets
 }

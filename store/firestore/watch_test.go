@@ -208,8 +208,6 @@ func BenchmarkWatch(b *testing.B) {
 	ctx := b.Context()
 	require.NoError(b, st.CreateSession(ctx, s))
 	require.NoError(b, st.CreateExchange(ctx, x))
-	inAnHour := time.Now().Add(time.Hour)
-	var seq int64
 	for _, bb := range []struct {
 		name   string
 		w      store.Watched
@@ -217,10 +215,6 @@ func BenchmarkWatch(b *testing.B) {
 	}{
 		{"session", store.Watched{Session: s.Key}, func() error { return st.UpdateSession(ctx, s) }},
 		{"exchange", store.Watched{Exchange: x.Key}, func() error { return st.UpdateExchange(ctx, x) }},
-		{"event", store.Watched{Exchange: x.Key}, func() error {
-			seq++
-			return st.AppendEvent(ctx, x.Key, store.Event{Seq: seq, Data: []byte("{}")}, inAnHour)
-		}},
 		{"topic", store.Watched{Topics: []string{"a", "b", "c"}}, func() error { return st.RaiseTopic(ctx, "b") }},
 	} {
 		b.Run(bb.name, func(b *testing.B) {

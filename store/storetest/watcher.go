@@ -81,7 +81,10 @@ func testWatcherEachChange(ctx context.Context, t *testing.T, st watchable) {
 	}
 	topic, raised := unused(), unused()
 	require.NoError(t, st.RaiseTopic(ctx, raised))
-	watchedX := store.Watched{Exchange: x.Key}
+	from := func(after int64) store.Watched { return store.Watched{Exchange: x.Key, After: after} }
+	slot := func(question string) store.Watched {
+		return store.Watched{Slots: []store.Slot{{Exchange: x.Key, Question: "another"}, {Exchange: x.Key, Question: question}}}
+	}
 	event := func(seq int64, size int) func() error {
 		return func() error {
 			return st.AppendEvent(ctx, x.Key, store.Event{Seq: seq, Data: pattern(size, uint32(seq))}, inAnHour())
@@ -103,22 +106,17 @@ func testWatcherEachChange(ctx context.Context, t *testing.T, st watchable) {
 		}},
 		{"a session is deleted", store.Watched{Session: s.Key}, func() error { return st.DeleteSession(ctx, s.Key) }},
 		{"an exchange is created", store.Watched{Exchange: fresh.Key}, func() error { return st.CreateExchange(ctx, fresh) }},
-		{"an exchange is updated", watchedX, func() error {
+		{"an exchange is updated", from(0), func() error {
 			x.Round++
 			return st.UpdateExchange(ctx, x)
 		}},
-		{"an event is appended", watchedX, event(3, 100)},
-		{"an event is appended after a position", store.Watched{Exchange: x.Key, After: 3}, event(4, 100)},
-		{"a large event is appended", watchedX, event(5, 1<<20)},
-		{"the final event is appended", store.Watched{Exchange: x.Key, After: 4}, event(store.Final, 100)},
-		{"an answer is put", watchedX, answer("q", 100)},
-		{"an answer is put after the final event was read", store.Watched{Exchange: x.Key, After: store.Final},
-			answer("r", 100)},
-		{"an exchange is updated after the final event was read", store.Watched{Exchange: x.Key, After: store.Final},
+		{"an event is appended", from(2), event(3, 100)},
+		{"a large event is appended", from(3), event(4, 1<<20)},
+		{"the final event is appended", from(4), event(store.Final, 100)},
+		{"an exchange is updated after the final event was read", from(store.Final),
 			func() error { return st.UpdateExchange(ctx, x) }},
-		{"a large answer is put", watchedX, answer("s", 1<<20)},
-		{"a slot is filled", store.Watched{Slots: []store.Slot{{Exchange: x.Key, Question: "t"}, {Exchange: x.Key, Question: "u"}}},
-			answer("u", 100)},
+		{"an answer is put", slot("q"), answer("q", 100)},
+		{"a large answer is put", slot("r"), answer("r", 1<<20)},
 		{"a topic is raised", store.Watched{Topics: []string{topic}}, func() error { return st.RaiseTopic(ctx, topic) }},
 		{"a topic is raised again", store.Watched{Topics: []string{unused(), raised, raised}},
 			func() error { return st.RaiseTopic(ctx, raised) }},
@@ -151,12 +149,9 @@ func testWatcherManyTopics(ctx context.Context, t *testing.T, st watchable) {
 	}
 }
 
-// What a reader does: it looks after every call. After the last change it has seen everything.
+// What a reader does: it watches what comes next, and looks before it waits. After the last change it has seen everything.
 func testWatcherLastChange(ctx context.Context, t *testing.T, st watchable) {
 	exchange := unused()
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	told := watch(watching, t, st, store.Watched{Exchange: exchange})
 	const events = 30
 	done := make(chan error, 1)
 	go func() {
@@ -168,14 +163,17 @@ func testWatcherLastChange(ctx context.Context, t *testing.T, st watchable) {
 		}
 		done <- nil
 	}()
-	var after int64
-	for after < events {
-		requireTold(t, told, fmt.Sprintf("after event %d", after))
+	for after := int64(0); after < events; {
+		watching, stop := context.WithCancel(ctx)
+		told := watch(watching, t, st, store.Watched{Exchange: exchange, After: after})
 		page, err := st.Events(ctx, exchange, after, 0)
 		require.NoError(t, err)
-		if len(page) > 0 {
+		if len(page) == 0 {
+			requireTold(t, told, fmt.Sprintf("after event %d", after))
+		} else {
 			after = page[len(page)-1].Seq
 		}
+		stop()
 	}
 	require.NoError(t, <-done)
 }

@@ -58,7 +58,7 @@ func (m *machine) once(ctx context.Context, writer, reader store.Store, exchange
 	if watches {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
-		err := w.Watch(watching, store.Watched{Exchange: exchange}, func() {
+		err := w.Watch(watching, store.Watched{Slots: []store.Slot{{Exchange: exchange, Question: "q"}}}, func() {
 			select {
 			case changed <- struct{}{}:
 			default:
