@@ -19,10 +19,7 @@ const (
 	fieldLease   = "lease"
 )
 
-// exchange's id is the last one of the exchange's documents: its events begin with a digit, its answers with an a.
-func (st *Store) exchange(key string) *firestore.DocumentRef {
-	return st.exchanges.Doc(digest(key) + "-record")
-}
+func (st *Store) exchange(key string) *firestore.DocumentRef { return st.exchanges.Doc(digest(key)) }
 
 // CreateExchange implements [store.Exchanges]. It is one write, and one read when the document exists.
 func (st *Store) CreateExchange(ctx context.Context, x *store.Exchange) error {

@@ -11,7 +11,7 @@ import (
 )
 
 func (st *Store) answer(exchange, question string) *firestore.DocumentRef {
-	return st.exchanges.Doc(digest(exchange) + "-answer-" + digest(question))
+	return st.exchange(exchange).Collection(st.answers).Doc(digest(question))
 }
 
 // PutAnswer implements [store.Store]. It is one write, one write for each part of an answer that is split, and one read

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"cloud.google.com/go/firestore"
@@ -21,9 +20,9 @@ const (
 	pageEvents = 300     // the most that is asked for in one go
 )
 
-// event's ids sort as the positions do, and before those of the exchange's other documents.
+// event's ids sort as the positions do.
 func (st *Store) event(exchange string, seq int64) *firestore.DocumentRef {
-	return st.exchanges.Doc(fmt.Sprintf("%s-%019d", digest(exchange), seq))
+	return st.exchange(exchange).Collection(st.events).Doc(fmt.Sprintf("%019d", seq))
 }
 
 // AppendEvent implements [store.Store]. It is one write, one write for each part of an event that is split, and one read
@@ -110,9 +109,8 @@ func alive(snap *firestore.DocumentSnapshot) bool {
 func (st *Store) query(ctx context.Context, op, exchange string, after int64, limit int) ([]store.Event, bool, error) {
 	bounded, cancel := context.WithTimeout(ctx, st.timeout)
 	defer cancel()
-	docs := st.exchanges.OrderBy(firestore.DocumentID, firestore.Asc).
-		StartAt(st.event(exchange, after+1).ID).EndAt(st.event(exchange, store.Final).ID).
-		Limit(limit).Documents(bounded)
+	next := st.event(exchange, after+1)
+	docs := next.Parent.OrderBy(firestore.DocumentID, firestore.Asc).StartAt(next.ID).Limit(limit).Documents(bounded)
 	defer docs.Stop()
 	var events []store.Event
 	size := 0
@@ -124,8 +122,7 @@ func (st *Store) query(ctx context.Context, op, exchange string, after int64, li
 		if err != nil {
 			return nil, false, st.failure(ctx, op, err)
 		}
-		_, position, _ := strings.Cut(snap.Ref.ID, "-")
-		seq, err := strconv.ParseInt(position, 10, 64)
+		seq, err := strconv.ParseInt(snap.Ref.ID, 10, 64)
 		if err != nil {
 			return nil, false, corrupt(op, errors.New("a document's id has no position"))
 		}

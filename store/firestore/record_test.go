@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,23 +31,11 @@ func newDatabase(t *testing.T) database {
 	return database{newStore(t, address, prefix), newClient(t, address), prefix}
 }
 
-// documents returns what is in a collection, or the part of it that has documents of one kind.
-func (db database) documents(t *testing.T, kind string) []*firestore.DocumentSnapshot {
+// documents returns what is in all collections of a name.
+func (db database) documents(t *testing.T, collection string) []*firestore.DocumentSnapshot {
 	t.Helper()
-	collection, id := kind, ""
-	switch kind {
-	case "events":
-		collection, id = "exchanges", `-\d{19}$`
-	case "answers":
-		collection, id = "exchanges", `-answer-`
-	case "records":
-		collection, id = "exchanges", `-record$`
-	}
-	docs, err := db.client.Collection(db.prefix + "_" + collection).Documents(t.Context()).GetAll()
+	docs, err := db.client.CollectionGroup(db.prefix + "_" + collection).Documents(t.Context()).GetAll()
 	require.NoError(t, err)
-	docs = slices.DeleteFunc(docs, func(doc *firestore.DocumentSnapshot) bool {
-		return !regexp.MustCompile(id).MatchString(doc.Ref.ID)
-	})
 	require.NotEmpty(t, docs)
 	return docs
 }
@@ -78,14 +64,14 @@ func TestUnknownFieldsOfAnExchangeSurviveAnUpdate(t *testing.T) {
 	db := newDatabase(t)
 	x := storetest.NewExchange()
 	require.NoError(t, db.CreateExchange(t.Context(), x))
-	_, err := db.documents(t, "records")[0].Ref.Update(t.Context(),
+	_, err := db.documents(t, "exchanges")[0].Ref.Update(t.Context(),
 		[]firestore.Update{{Path: "later", Value: "b"}, {Path: "v", Value: 7}})
 	require.NoError(t, err)
 	read, err := db.Exchange(t.Context(), x.Key)
 	require.NoError(t, err)
 	read.Owner = "me"
 	require.NoError(t, db.UpdateExchange(t.Context(), read))
-	got := db.documents(t, "records")[0].Data()
+	got := db.documents(t, "exchanges")[0].Data()
 	assert.Equal(t, "b", got["later"])
 	assert.EqualValues(t, 7, got["v"])
 	assert.Equal(t, "me", got["owner"])
@@ -103,7 +89,7 @@ func TestRecordsHaveATimeToLiveNotBeforeTheyExpire(t *testing.T) {
 	require.NoError(t, db.AppendEvent(t.Context(), "x", store.Event{Seq: 1, Data: make([]byte, 1<<20)}, expires))
 	require.NoError(t, db.PutAnswer(t.Context(), "x", "q", nil, expires))
 	for collection, want := range map[string]time.Time{
-		"sessions": expires, "exchanges": expires, "parts": expires.Add(time.Hour),
+		"sessions": expires, "exchanges": expires, "events": expires, "answers": expires, "parts": expires.Add(time.Hour),
 	} {
 		for _, doc := range db.documents(t, collection) {
 			assert.Equal(t, want, doc.Data()["ttl"], collection)
@@ -154,7 +140,7 @@ func TestUnreadableExchangeIsCorruptAndNotMissing(t *testing.T) {
 	db := newDatabase(t)
 	x := storetest.NewExchange()
 	require.NoError(t, db.CreateExchange(t.Context(), x))
-	doc := db.documents(t, "records")[0]
+	doc := db.documents(t, "exchanges")[0]
 	spoil(t, doc.Data(), func(t *testing.T, kind string, bad map[string]any) {
 		t.Helper()
 		_, err := doc.Ref.Set(t.Context(), bad)
@@ -311,7 +297,7 @@ func TestIndexFileExemptsEveryField(t *testing.T) {
 		assert.Empty(t, *o.Indexes)
 	}
 	written := make(map[field]bool)
-	for _, collection := range []string{"sessions", "exchanges", "parts", "topics"} {
+	for _, collection := range []string{"sessions", "exchanges", "events", "answers", "parts", "topics"} {
 		for _, doc := range db.documents(t, collection) {
 			for name := range doc.Data() {
 				written[field{hydrant.DefaultPrefix + "_" + collection, name}] = true

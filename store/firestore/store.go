@@ -1,14 +1,14 @@
 // Package firestore keeps Hydrant's records in Google Cloud Firestore, in native mode.
 //
-// There are four collections at the root, named by a prefix:
+// There are four collections at the root, and two below each exchange, named by a prefix:
 //
-//	collection         document                        holds
-//	hydrant_sessions   <session key>                   a session, or what is left of a deleted one
-//	hydrant_exchanges  <exchange>-<position>           an event, or the head of one that is split
-//	hydrant_exchanges  <exchange>-answer-<question>    an answer, or the head of one that is split
-//	hydrant_exchanges  <exchange>-record               an exchange
-//	hydrant_parts      <upload>-<part>                 a part of an event or an answer
-//	hydrant_topics     <topic>                         a topic's version
+//	document                                              holds
+//	hydrant_sessions/<session key>                        a session, or what is left of a deleted one
+//	hydrant_exchanges/<exchange>                          an exchange
+//	hydrant_exchanges/<exchange>/hydrant_events/<position>   an event, or the head of one that is split
+//	hydrant_exchanges/<exchange>/hydrant_answers/<question>  an answer, or the head of one that is split
+//	hydrant_parts/<upload>-<part>                         a part of an event or an answer
+//	hydrant_topics/<topic>                                a topic's version
 //
 // What comes from outside (exchanges, questions, topics) is hashed: that is a valid document id of any text, and spreads
 // the load. Every write is one document with a precondition, never a transaction: preconditions do not wait for each
@@ -50,6 +50,7 @@ type Store struct {
 	listening *listening
 
 	sessions, exchanges, parts, topics *firestore.CollectionRef
+	events, answers                    string // the names of the collections below an exchange
 }
 
 var (
@@ -75,6 +76,8 @@ func New(client *firestore.Client, prefix string, opts ...option.ClientOption) *
 		exchanges: client.Collection(prefix + "_exchanges"),
 		parts:     client.Collection(prefix + "_parts"),
 		topics:    client.Collection(prefix + "_topics"),
+		events:    prefix + "_events",
+		answers:   prefix + "_answers",
 	}
 }
 
