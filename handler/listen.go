@@ -21,6 +21,7 @@ type listener struct {
 	seen    map[string]int64
 	message map[string]json.RawMessage // by topic
 	told    map[string]int64           // what another stream has announced in our place
+	also    store.Watched              // what decides, besides the topics, what is to be done
 }
 
 // add makes the listener announce a topic with a message. What has happened to the topic so far is not announced, unless
@@ -86,7 +87,9 @@ func (l *listener) serve(ctx context.Context, may check) (politely bool) {
 		unwatch()
 		var watching context.Context
 		watching, unwatch = context.WithCancel(ctx)
-		changed = watch(watching, l.h.store, store.Watched{Topics: l.topics})
+		what := l.also
+		what.Topics = l.topics
+		changed = watch(watching, l.h.store, what)
 		select {
 		case now <- struct{}{}: // what rose before the watching began is told by nobody
 		default:
@@ -97,7 +100,7 @@ func (l *listener) serve(ctx context.Context, may check) (politely bool) {
 	defer alive.Stop()
 	defer look.Stop()
 	defer checks.Stop()
-	for looks := 0; ; {
+	for looks, checked := 0, 0; ; {
 		age, due := l.h.topics.interval(), false
 		if changed != nil {
 			age = safeguard * topicEvery
@@ -110,9 +113,12 @@ func (l *listener) serve(ctx context.Context, may check) (politely bool) {
 			l.comment()
 			continue
 		case <-checks.C:
+			if checked++; changed != nil && checked%safeguardChecks != 0 {
+				continue // the store tells
+			}
 			due = true
 		case <-changed:
-			age = 0
+			age, due = 0, true
 		case <-look.C:
 			if looks++; changed != nil && looks%safeguard != 0 {
 				continue // the store tells
@@ -153,6 +159,9 @@ func (l *listener) serve(ctx context.Context, may check) (politely bool) {
 // safeguard is how seldom topics are read where the store tells, in intervals of topicEvery.
 const safeguard = 60
 
+// safeguardChecks is how seldom a stream looks after its session where the store tells, in intervals of checkEvery.
+const safeguardChecks = 6
+
 // checkEvery is how often a standalone stream looks whether its session still lives and what it has subscribed to.
 const checkEvery = 10 * time.Second
 
@@ -189,6 +198,7 @@ func (e legacySessions) standalone(ctx context.Context, a *answer, s *store.Sess
 		return errStore(err)
 	}
 	l.goOnFrom(before)
+	l.also = store.Watched{Session: s.Key, Exchange: place.Key, After: store.Final}
 	a.open()
 	a.comment() // some proxies hold the headers back until there is a body
 	may := func(ctx context.Context) (goOn, ours bool) {

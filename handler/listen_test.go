@@ -102,12 +102,15 @@ func TestTheNewestStreamTakesOver(t *testing.T) {
 		assert.Fail(t, "the old one is to be silent", "%v %v", f, open)
 	default:
 	}
+	owner := func() string {
+		x, err := e.store.Store.Exchange(t.Context(), streamKey(e.stored(s).Key))
+		require.NoError(t, err)
+		return x.Owner
+	}
+	newest := owner()
 	fresh.drop()
 	// The old one goes on where the new one ended: it says what is new, and nothing twice.
-	assert.Eventually(t, func() bool {
-		x, err := e.store.Store.Exchange(t.Context(), streamKey(e.stored(s).Key))
-		return err == nil && x.Owner == ""
-	}, patience, time.Millisecond)
+	assert.Eventually(t, func() bool { return owner() != newest }, patience, time.Millisecond)
 	require.NoError(t, e.announcer().NotifyListChanged(t.Context(), ListPrompts))
 	f, _ = old.next()
 	assert.Equal(t, "notifications/prompts/list_changed", f.method())
