@@ -91,13 +91,12 @@ func TestID17EqualIDsAtTheSameTime(t *testing.T) {
 	})
 }
 
-func TestID19And21And22IDsAreEchoedExactly(t *testing.T) {
+// echoed sends requests with ids in both eras, served and refused, and compares the ids of the answers.
+func echoed(t *testing.T, ids ...string) {
+	t.Helper()
 	modes(t, setup{}, func(t *testing.T, e *endpoint) {
 		s := e.session(version20251125)
-		for _, id := range []string{
-			`"1"`, `1`, `"01"`, `""`, `"\u00e9"`, `"é"`, `0`, `-0`, `-1`, `9007199254740993`, `-9007199254740993`,
-			`9223372036854775807`, `123456789012345678901234567890`, `"<&>"`,
-		} {
+		for _, id := range ids {
 			for name, r := range map[string]reply{
 				"ping":   e.post(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`),
 				"legacy": s.post(callBody(id, "echo", `{}`)),
@@ -109,6 +108,19 @@ func TestID19And21And22IDsAreEchoedExactly(t *testing.T) {
 				assert.Equal(t, id, r.id(), name)
 			}
 		}
+	})
+}
+
+func TestID19AStringStaysAString(t *testing.T) {
+	echoed(t, `"1"`, `1`, `"01"`, `""`, `"\u00e9"`, `"é"`, `"<&>"`)
+}
+
+func TestID21ZeroIsAnID(t *testing.T) { echoed(t, `0`, `-0`) }
+
+func TestID22IntegersAreExactAndFractionsAreRefused(t *testing.T) {
+	echoed(t, `-1`, `9007199254740993`, `-9007199254740993`, `9223372036854775807`, `123456789012345678901234567890`)
+	modes(t, setup{}, func(t *testing.T, e *endpoint) {
+		s := e.session(version20251125)
 		for _, id := range []string{`1.5`, `null`, `[]`, `true`} {
 			r := s.post(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`)
 			assert.Equal(t, -32600, r.code(), id)

@@ -3,8 +3,11 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +27,7 @@ import (
 	"github.com/hydrant-mcp/hydrant/handler"
 	"github.com/hydrant-mcp/hydrant/internal/cmd/soak/client"
 	"github.com/hydrant-mcp/hydrant/internal/emulator"
+	"github.com/hydrant-mcp/hydrant/internal/harness"
 	"github.com/hydrant-mcp/hydrant/store"
 	"github.com/hydrant-mcp/hydrant/store/dynamo"
 	"github.com/hydrant-mcp/hydrant/store/faulty"
@@ -283,3 +287,39 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// The table of cases in docs/failures.md has every test that is named after a case, and no other.
+func TestEveryCaseIsInTheTable(t *testing.T) {
+	root, err := harness.Root()
+	require.NoError(t, err)
+	doc, err := os.ReadFile(filepath.Join(root, "docs", "failures.md"))
+	require.NoError(t, err)
+	listed := map[string][]string{} // tests, by case
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z]+) (\d+) \| .+ \| (.+) \|$`).FindAllStringSubmatch(string(doc), -1) {
+		listed[row[1]+row[2]] = regexp.MustCompile(`Test\w+`).FindAllString(row[3], -1)
+	}
+	require.Len(t, listed, cases)
+	written := map[string][]string{}
+	named := regexp.MustCompile(`(?m)^func (Test([A-Z]+)(\d+)(?:And(\d+))?\w*)\(`)
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		code, err := os.ReadFile(path)
+		for _, m := range named.FindAllStringSubmatch(string(code), -1) {
+			for _, number := range m[3:] {
+				if _, ok := listed[m[2]+number]; ok {
+					written[m[2]+number] = append(written[m[2]+number], m[1])
+				}
+			}
+		}
+		return err
+	}))
+	for name, tests := range listed {
+		assert.NotEmpty(t, tests, name)
+		assert.ElementsMatch(t, written[name], tests, name)
+	}
+}
+
+// cases is how many there are.
+const cases = 66
