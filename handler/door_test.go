@@ -200,6 +200,26 @@ func TestLimitsRefuseOneCallAndTheSessionLives(t *testing.T) {
 	assert.Equal(t, 200, s.call("echo", `{}`).status)
 }
 
+func TestStreamsOfASessionAreBounded(t *testing.T) {
+	g := newGate()
+	e := open(t, setup{server: g.server, opts: Options{MaxSessionStreams: 2, StreamAfter: time.Millisecond}}, false)
+	s := e.session(version20251125)
+	call := s.open(http.MethodPost, gateBody)
+	first, _ := call.next()
+	for range 2 {
+		<-s.open(http.MethodGet, "").frames
+	}
+	assert.Equal(t, 429, s.send(http.MethodGet, "", "Accept", typeStream).status)
+	other := e.session(version20251125)
+	assert.Equal(t, 200, other.open(http.MethodGet, "").status)
+	again := s.resume(first.id).rest() // this one would give up its call: it is to come back
+	require.Len(t, again, 1)
+	assert.NotEmpty(t, again[0].retry)
+	assert.NotEmpty(t, again[0].id)
+	close(g.open)
+	assert.Len(t, responses(call.rest()), 1)
+}
+
 func TestWhatIsStoredOfACallIsBounded(t *testing.T) {
 	e := open(t, setup{opts: Options{MaxStored: 1}}, true)
 	s := e.session(version20251125)

@@ -4,9 +4,9 @@ import "sync"
 
 // busy counts what one process has under way. It bounds what a client can make the process hold; nothing else depends on it.
 type busy struct {
-	mu      sync.Mutex
-	calls   map[string]int // by session
-	streams int
+	mu             sync.Mutex
+	calls, streams map[string]int // by session; "" has the streams that belong to none
+	held           int            // streams
 }
 
 // call takes a place for a call of a session. The second result gives it back.
@@ -23,32 +23,35 @@ func (b *busy) call(session string, most int) (ok bool, done func()) {
 	return true, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.calls[session]--; b.calls[session] == 0 {
-			delete(b.calls, session)
-		}
+		release(b.calls, session)
 	}
 }
 
-// stream takes a place for a stream that waits. The second result gives it back.
-func (b *busy) stream(most int) (ok bool, done func()) {
+func release(count map[string]int, session string) {
+	if count[session]--; count[session] == 0 {
+		delete(count, session)
+	}
+}
+
+// stream takes a place for a stream that waits.
+func (b *busy) stream(session string, opts *Options) (done func(), f *failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.streams >= most {
-		return false, nil
+	switch {
+	case b.held >= opts.MaxStreams:
+		return nil, errBusy("this process holds %d streams already", opts.MaxStreams)
+	case session != "" && b.streams[session] >= opts.MaxSessionStreams:
+		return nil, errBusy("the session has %d streams open here already", opts.MaxSessionStreams)
 	}
-	b.streams++
-	return true, func() {
+	if b.streams == nil {
+		b.streams = map[string]int{}
+	}
+	b.streams[session]++
+	b.held++
+	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.streams--
-	}
-}
-
-// hold takes a place for a stream that waits.
-func (q *request) hold() (done func(), f *failure) {
-	ok, done := q.h.busy.stream(q.h.opts.MaxStreams)
-	if !ok {
-		return nil, errBusy("this process holds %d streams already", q.h.opts.MaxStreams)
-	}
-	return done, nil
+		release(b.streams, session)
+		b.held--
+	}, nil
 }

@@ -178,7 +178,7 @@ func (e legacySessions) standalone(ctx context.Context, a *answer, s *store.Sess
 	if !announces(caps) {
 		return errMethod(http.MethodPost, http.MethodDelete) // the stream could never carry anything
 	}
-	done, f := a.hold()
+	done, f := e.h.busy.stream(s.Key, &e.h.opts)
 	if f != nil {
 		return f
 	}
@@ -337,7 +337,7 @@ func (e modernEra) listen(ctx context.Context, a *answer, x *exchange) *failure 
 		concat([]byte(`{"_meta":`), meta, []byte(`,"notifications":`), honoured, []byte(`}`)))
 	result := encodeResult(x.msg.id, concat([]byte(`{"resultType":"complete","_meta":`), meta, []byte(`}`)))
 	if len(l.topics) > 0 {
-		done, f := a.hold()
+		done, f := e.h.busy.stream("", &e.h.opts)
 		if f != nil {
 			return f
 		}

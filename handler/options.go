@@ -110,6 +110,8 @@ type Options struct {
 	// MaxStreams is how many streams one process holds open for clients that wait for something: standalone ones, listening
 	// ones, resumed ones. Further ones are 429. Default: 10,000.
 	MaxStreams int
+	// MaxSessionStreams is how many of them may be one session's, in one process. Default: 100.
+	MaxSessionStreams int
 	// MaxStored is how much of one call's stream is kept for resumption, in bytes, beside its response. Notifications beyond
 	// it go out and cannot be fetched again. Default: 16 MiB.
 	MaxStored int64
@@ -177,6 +179,7 @@ const (
 	defaultMaxBatch         = 100
 	defaultMaxCalls         = 100
 	defaultMaxStreams       = 10_000
+	defaultMaxSession       = 100
 	defaultMaxStored        = 16 << 20
 	defaultMaxSubscriptions = 500
 )
@@ -198,6 +201,7 @@ func (o Options) settle() (Options, error) {
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
 	o.MaxCalls = cmp.Or(o.MaxCalls, defaultMaxCalls)
 	o.MaxStreams = cmp.Or(o.MaxStreams, defaultMaxStreams)
+	o.MaxSessionStreams = cmp.Or(o.MaxSessionStreams, defaultMaxSession)
 	o.MaxStored = cmp.Or(o.MaxStored, defaultMaxStored)
 	o.MaxSubscriptions = cmp.Or(o.MaxSubscriptions, defaultMaxSubscriptions)
 	if len(o.Versions) == 0 {
@@ -239,8 +243,9 @@ func (o Options) settle() (Options, error) {
 		return o, fmt.Errorf("handler: Options.MaxBody: %d is negative", o.MaxBody)
 	case o.MaxDepth < 0 || o.MaxDepth > maxMaxDepth:
 		return o, fmt.Errorf("handler: Options.MaxDepth: %d is not between 1 and %d", o.MaxDepth, maxMaxDepth)
-	case o.MaxBatch < 0 || o.MaxSubscriptions < 0 || o.MaxCalls < 0 || o.MaxStreams < 0 || o.MaxStored < 0:
-		return o, fmt.Errorf("handler: Options.MaxBatch, MaxSubscriptions, MaxCalls, MaxStreams and MaxStored cannot be negative")
+	case min(int64(min(o.MaxBatch, o.MaxSubscriptions, o.MaxCalls, o.MaxStreams, o.MaxSessionStreams)), o.MaxStored) < 0:
+		return o, fmt.Errorf("handler: Options.MaxBatch, MaxSubscriptions, MaxCalls, MaxStreams, MaxSessionStreams and " +
+			"MaxStored cannot be negative")
 	case o.Verifier == nil && o.Identify == nil && len(o.Scopes) > 0:
 		return o, fmt.Errorf("handler: Options.Scopes needs Options.Verifier or Identify")
 	case o.Verifier == nil && o.AllowAnonymous:

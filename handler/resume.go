@@ -94,7 +94,7 @@ func (e legacySessions) resume(ctx context.Context, a *answer) *failure {
 		return nil // it has everything
 	}
 	a.open()
-	done, f := a.hold()
+	done, f := e.h.busy.stream(s.Key, &e.h.opts)
 	if f != nil { // some clients would give up the session: this one comes back
 		e.h.log(a.request, f)
 		r.leave(ctx, pollSlow)
