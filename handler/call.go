@@ -184,11 +184,10 @@ func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
 				look.Reset(c.nextLook())
 			}
 		case <-c.told.changed:
-			c.lookAround(ctx)
+			look.Reset(c.lookAround(ctx))
 		case <-look.C:
 			c.watch(ctx)
-			c.lookAround(ctx)
-			look.Reset(c.nextLook())
+			look.Reset(c.lookAround(ctx))
 		case o := <-done:
 			c.forward(ctx) // what came before the response
 			return o

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -18,8 +19,10 @@ import (
 type listener struct {
 	*answer
 	topics  []string
-	seen    map[string]int64
+	altered bool                       // the topics, since they are watched
 	message map[string]json.RawMessage // by topic
+	seen    map[string]int64           // what has been announced
+	noticed map[string]int64           // what it has been asked about whether to announce it
 	told    map[string]int64           // what another stream has announced in our place
 	also    store.Watched              // what decides, besides the topics, what is to be done
 }
@@ -35,6 +38,7 @@ func (l *listener) add(topic string, msg json.RawMessage) {
 	}
 	l.topics = append(l.topics, topic)
 	l.message[topic] = msg
+	l.altered = true
 	l.h.topics.join([]string{topic})
 }
 
@@ -42,6 +46,8 @@ func (l *listener) remove(topic string) {
 	l.topics = slices.DeleteFunc(l.topics, func(t string) bool { return t == topic })
 	delete(l.message, topic)
 	delete(l.seen, topic)
+	delete(l.noticed, topic)
+	l.altered = true
 	l.h.topics.leave([]string{topic})
 }
 
@@ -56,51 +62,73 @@ func (l *listener) start(ctx context.Context) error {
 	return err
 }
 
-// risen gives the topics that have risen since the last look.
-func (l *listener) risen(ctx context.Context, age time.Duration) ([]string, error) {
-	versions, err := l.h.topics.current(ctx, l.h.store, l.topics, age)
-	if err != nil {
-		return nil, err
-	}
-	var risen []string
+// look reads the versions of the topics, and says whether one has risen since it was noticed.
+func (l *listener) look(ctx context.Context, age time.Duration) (versions map[string]int64, risen bool, err error) {
+	versions, err = l.h.topics.current(ctx, l.h.store, l.topics, age)
 	for _, topic := range l.topics {
-		if versions[topic] > l.seen[topic] {
-			risen = append(risen, topic)
-		}
-		l.seen[topic] = versions[topic]
+		risen = risen || versions[topic] > l.noticed[topic]
 	}
-	return risen, nil
+	return versions, risen, err
 }
 
-// A check says whether a stream is to go on, and whether it is the one that announces.
-type check func(context.Context) (goOn, announces bool)
+// announce announces what has not been, by this stream or another in its place.
+func (l *listener) announce(versions map[string]int64) {
+	for _, topic := range l.topics {
+		v := versions[topic]
+		if msg := l.message[topic]; msg != nil && v > max(l.seen[topic], l.told[topic]) {
+			l.event(msg)
+		}
+		if v > l.seen[topic] {
+			l.seen[topic] = v
+		}
+	}
+	l.told = nil
+}
+
+// A verdict says what a stream is to do.
+type verdict int
+
+const (
+	speaks    verdict = iota // it is the one that announces
+	silent                   // another one does
+	uncertain                // nobody can tell at present
+	ended                    // its session is gone
+)
 
 // serve announces until the stream has to end. may is asked every so often and before an announcement.
-func (l *listener) serve(ctx context.Context, may check) (politely bool) {
+func (l *listener) serve(ctx context.Context, may func(context.Context) verdict) (politely bool) {
 	ctx, stop := l.deadline(ctx)
 	defer stop()
 	var changed <-chan struct{}
+	var tried time.Time
 	unwatch := func() {}
 	defer func() { unwatch() }()
-	now := make(chan struct{}, 1)
 	rewatch := func() {
-		unwatch()
-		var watching context.Context
-		watching, unwatch = context.WithCancel(ctx)
 		what := l.also
-		what.Topics = l.topics
+		what.Topics = slices.Clone(l.topics)
+		watching, stop := context.WithCancel(ctx)
 		changed = watch(watching, l.h.store, what)
-		select {
-		case now <- struct{}{}: // what rose before the watching began is told by nobody
-		default:
-		}
+		unwatch()
+		unwatch, tried, l.altered = stop, time.Now(), false
 	}
-	rewatch()
+	l.noticed = maps.Clone(l.seen)
 	alive, look, checks := time.NewTicker(keepAlive), time.NewTicker(topicEvery), time.NewTicker(checkEvery)
 	defer alive.Stop()
 	defer look.Stop()
 	defer checks.Stop()
+	owed := false // a look: what has risen before the watching began is told by nobody
+	now := make(chan struct{}, 1)
 	for looks, checked := 0, 0; ; {
+		if altered := l.altered; altered || changed == nil && time.Since(tried) >= watchAgain {
+			rewatch()
+			if altered || changed != nil {
+				owed = true
+				select {
+				case now <- struct{}{}:
+				default:
+				}
+			}
+		}
 		age, due := l.h.topics.interval(), false
 		if changed != nil {
 			age = safeguard * topicEvery
@@ -108,7 +136,8 @@ func (l *listener) serve(ctx context.Context, may check) (politely bool) {
 		age = age * 9 / 10 // what another stream has read a moment before is good
 		select {
 		case <-now:
-			age = 0
+		case <-changed:
+			owed = true
 		case <-alive.C:
 			l.comment()
 			continue
@@ -117,10 +146,8 @@ func (l *listener) serve(ctx context.Context, may check) (politely bool) {
 				continue // the store tells
 			}
 			due = true
-		case <-changed:
-			age, due = 0, true
 		case <-look.C:
-			if looks++; changed != nil && looks%safeguard != 0 {
+			if looks++; changed != nil && looks%safeguard != 0 && !owed {
 				continue // the store tells
 			}
 		case <-l.runtime.Draining:
@@ -132,27 +159,32 @@ func (l *listener) serve(ctx context.Context, may check) (politely bool) {
 		if l.broken {
 			return false
 		}
-		risen, err := l.risen(ctx, age)
-		if err != nil {
-			risen = nil // an outage announces nothing; the next look finds what has risen meanwhile
+		if owed {
+			age, due = 0, due || changed != nil
 		}
-		if len(risen) == 0 && !due {
+		versions, risen, err := l.look(ctx, age)
+		if err != nil {
+			continue // an outage announces nothing; the next look finds what has risen meanwhile
+		}
+		if !risen && !due {
+			owed = false
 			continue
 		}
-		before := len(l.topics)
-		goOn, announces := may(ctx)
-		if !goOn {
+		verdict := may(ctx)
+		if verdict == ended {
 			return false
 		}
-		if len(l.topics) != before {
-			rewatch()
+		if owed = verdict == uncertain; owed {
+			continue
 		}
-		for _, topic := range risen {
-			if msg := l.message[topic]; msg != nil && announces && l.seen[topic] > l.told[topic] {
-				l.event(msg)
+		if verdict == speaks {
+			l.announce(versions)
+		}
+		for _, topic := range l.topics {
+			if v, ok := versions[topic]; ok {
+				l.noticed[topic] = v
 			}
 		}
-		l.told = nil
 	}
 }
 
@@ -201,15 +233,18 @@ func (e legacySessions) standalone(ctx context.Context, a *answer, s *store.Sess
 	l.also = store.Watched{Session: s.Key, Exchange: place.Key, After: store.Final}
 	a.open()
 	a.comment() // some proxies hold the headers back until there is a body
-	may := func(ctx context.Context) (goOn, ours bool) {
+	may := func(ctx context.Context) (v verdict) {
 		fresh, f := a.session(ctx)
-		if f != nil {
-			return f.status != http.StatusNotFound, false // an outage ends nothing
+		if f != nil && f.status == http.StatusNotFound {
+			return ended
+		}
+		if f != nil { // an outage ends nothing
+			return uncertain
 		}
 		// A subscription that is new to this stream starts from nothing: what has risen since it was made is announced.
 		l.subscribe(fresh.Subscriptions)
-		ours, l.told = e.holds(ctx, place)
-		return true, ours
+		v, l.told = e.holds(ctx, place)
+		return v
 	}
 	politely := l.serve(ctx, may)
 	e.release(ctx, place, l.seen)
@@ -273,18 +308,23 @@ func (e legacySessions) takeOver(ctx context.Context, s *store.Session) (place *
 
 // holds says whether a stream is still the session's, or is again because the one that took over has ended; then it gives
 // what that one has announced.
-func (e legacySessions) holds(ctx context.Context, place *store.Exchange) (bool, map[string]int64) {
+func (e legacySessions) holds(ctx context.Context, place *store.Exchange) (verdict, map[string]int64) {
 	x, err := e.h.store.Exchange(ctx, place.Key)
-	if err != nil {
-		return false, nil // nobody knows: the next look does
-	}
-	if x.Owner != "" {
-		return x.Owner == place.Owner, nil
+	switch {
+	case err != nil:
+		return uncertain, nil
+	case x.Owner == place.Owner:
+		return speaks, nil
+	case x.Owner != "":
+		return silent, nil
 	}
 	var seen map[string]int64
 	_ = json.Unmarshal([]byte(x.State), &seen) // without it, something may be announced twice
 	x.Owner, x.State = place.Owner, ""
-	return e.h.store.UpdateExchange(ctx, x) == nil, seen
+	if err := e.h.store.UpdateExchange(ctx, x); err != nil {
+		return uncertain, nil // somebody else was faster, or nobody can tell
+	}
+	return speaks, seen
 }
 
 // release notes that a stream has ended, and what it has announced.
@@ -346,7 +386,7 @@ func (e modernEra) listen(ctx context.Context, a *answer, x *exchange) *failure 
 	if a.accept.stream {
 		a.event(ack)
 	}
-	if len(l.topics) > 0 && !l.serve(ctx, func(context.Context) (bool, bool) { return true, true }) {
+	if len(l.topics) > 0 && !l.serve(ctx, func(context.Context) verdict { return speaks }) {
 		return nil // the client has gone
 	}
 	a.respond(result)

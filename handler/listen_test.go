@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -227,10 +228,101 @@ func TestManyStreamsReadTheirTopicsTogether(t *testing.T) {
 type countingTopics struct {
 	store.Store
 	calls, topics int
+	before        func()
+	fails         error
 }
 
 func (c *countingTopics) TopicVersions(ctx context.Context, topics []string) (map[string]int64, error) {
 	c.calls++
 	c.topics += len(topics)
+	if c.before != nil {
+		c.before()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c.fails != nil {
+		return nil, c.fails
+	}
 	return c.Store.TopicVersions(ctx, topics)
+}
+
+// What rises while a stream cannot find out whether it is still its session's is announced when it can.
+func TestAnAnnouncementOutlivesAnOutage(t *testing.T) {
+	e := open(t, setup{}, true)
+	s := e.session(version20251125)
+	get := s.open(http.MethodGet, "")
+	<-get.frames
+	asked := func() int {
+		e.store.mu.Lock()
+		defer e.store.mu.Unlock()
+		return e.store.calls["read"]
+	}
+	e.store.failOnly("read", store.Wrap("test", store.ErrUnavailable, nil)) // the session's record
+	before := asked()
+	require.NoError(t, e.announcer().NotifyListChanged(t.Context(), ListTools))
+	require.Eventually(t, func() bool { return asked() > before }, patience, time.Millisecond)
+	e.store.fail(nil)
+	f, _ := get.next()
+	assert.Equal(t, "notifications/tools/list_changed", f.method())
+}
+
+// A client that leaves in the middle of a reading for all spoils it for nobody.
+func TestTopicsAreReadForOthersToo(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	st := &countingTopics{Store: memory.New(), before: leave}
+	h := hub{reading: ctxmutex.New()}
+	h.join([]string{"t"})
+	_, err := h.current(ctx, st, []string{"t"}, 0)
+	require.NoError(t, err)
+
+	st.before = func() {}
+	st.fails = store.Wrap("test", store.ErrUnavailable, nil)
+	_, err = h.current(t.Context(), st, []string{"t"}, 0)
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	calls := st.calls
+	_, err = h.current(t.Context(), st, []string{"t"}, topicEvery)
+	require.ErrorIs(t, err, store.ErrUnavailable, "a moment later")
+	assert.Equal(t, calls, st.calls, "it is not asked again and again")
+}
+
+// Streams that are told at the same time do not queue up, each with a reading of its own.
+func TestStreamsThatAreToldReadTogether(t *testing.T) {
+	const streams = 50
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	st := &countingTopics{Store: memory.New(), before: func() {
+		once.Do(func() {
+			close(begun)
+			<-proceed
+		})
+	}}
+	h := hub{reading: ctxmutex.New()}
+	var wg sync.WaitGroup
+	read := func(name string) {
+		h.join([]string{name})
+		wg.Go(func() {
+			_, err := h.current(t.Context(), st, []string{name}, 0)
+			assert.NoError(t, err)
+		})
+	}
+	read("first")
+	<-begun
+	for i := range streams {
+		read(fmt.Sprint(i))
+	}
+	require.Eventually(t, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, known := range h.topics {
+			if known.wanted.IsZero() {
+				return false
+			}
+		}
+		return true
+	}, patience, time.Millisecond)
+	close(proceed)
+	wg.Wait()
+	assert.Equal(t, 2, st.calls)
+	assert.Equal(t, 1+streams, st.topics)
 }

@@ -32,6 +32,8 @@ type reader struct {
 	changed   <-chan struct{} // the store tells of what comes next; nil: it does not
 	unwatch   context.CancelFunc
 	watchedAt place
+	tried     time.Time // to watch
+	told      bool      // of something that has not been seen
 }
 
 // A place is what comes next for a reader: the event after a position, the answers of a round.
@@ -51,7 +53,7 @@ func (r *reader) watch(ctx context.Context) (begun bool) {
 			w.Slots = append(w.Slots, store.Slot{Exchange: r.at.Exchange, Question: slot})
 		}
 	}
-	if r.unwatch != nil && at == r.watchedAt {
+	if at == r.watchedAt && (r.changed != nil || time.Since(r.tried) < watchAgain) {
 		return false
 	}
 	watching, unwatch := context.WithCancel(ctx)
@@ -59,8 +61,9 @@ func (r *reader) watch(ctx context.Context) (begun bool) {
 	if r.unwatch != nil {
 		r.unwatch()
 	}
-	r.changed, r.unwatch, r.watchedAt = changed, unwatch, at
-	return changed != nil
+	r.changed, r.unwatch, r.watchedAt, r.tried = changed, unwatch, at, time.Now()
+	r.told = changed != nil
+	return r.told
 }
 
 // resume sends what follows the event that the client has, and ends with the response.
@@ -185,6 +188,7 @@ func (r *reader) follow(ctx context.Context) {
 			case <-alive.C:
 				r.comment()
 			case <-r.changed:
+				r.told = true
 				break wait
 			case <-look.C:
 				break wait
@@ -232,6 +236,7 @@ func (r *reader) step(ctx context.Context) (done bool, err error) {
 			return false, err
 		}
 		for _, e := range events {
+			r.told = false
 			if r.send(e); e.Seq == store.Final || r.broken {
 				return true, nil
 			}
@@ -240,7 +245,7 @@ func (r *reader) step(ctx context.Context) (done bool, err error) {
 			break
 		}
 	}
-	if r.record == nil || time.Since(r.looked) >= leaseLook {
+	if r.record == nil || r.told || time.Since(r.looked) >= leaseLook { // told, and it was no event
 		if done, err := r.look(ctx); done || err != nil {
 			return done, err
 		}
@@ -282,7 +287,7 @@ func (r *reader) look(ctx context.Context) (done bool, err error) {
 	if record.Session != r.session.Key {
 		return true, nil
 	}
-	r.looked, r.record = time.Now(), record
+	r.looked, r.record, r.told = time.Now(), record, false
 	if r.data.Method == "" {
 		if err := json.Unmarshal(record.Data, &r.data); err != nil {
 			return false, store.Wrap("read an exchange", store.ErrCorrupt, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -95,8 +94,8 @@ type hub struct {
 
 	mu     sync.Mutex
 	topics map[string]*topic
-	failed time.Time // when they could not be read,
-	err    error     // and why
+	failed time.Time // when they could not be read last,
+	err    error     // and why; nil when they could be since
 }
 
 // A topic is what is known of one.
@@ -104,6 +103,7 @@ type topic struct {
 	streams int // that want it
 	version int64
 	read    time.Time // when it was asked for; zero: never
+	wanted  time.Time // by somebody, to be read no earlier than then
 }
 
 // maxTopics bounds what one process watches for all of its streams.
@@ -152,23 +152,27 @@ func (t *hub) leave(names []string) {
 }
 
 // current gives the versions of topics that the caller has joined, at most age old. What it reads for that it reads of
-// everybody's topics; at an age of zero, which is for one who knows that some of its own have risen, of its own.
+// everybody's topics; at an age of zero, which is for one who knows that some of its own have risen, of those that somebody
+// waits for.
 func (t *hub) current(ctx context.Context, st store.Store, names []string, age time.Duration) (map[string]int64, error) {
-	oldest := time.Now().Add(-age) // also what others read while we wait for them is good
+	asked := time.Now()
+	oldest := asked.Add(-age) // also what others read while we wait for them is good
+	t.want(names, oldest)
 	if err := t.reading.Lock(ctx); err != nil {
 		return nil, err
 	}
 	defer t.reading.Unlock()
-	due, err := t.due(names, oldest, age > 0)
+	due, err := t.due(names, asked, age > 0)
 	if err != nil {
 		return nil, err
 	}
 	if len(due) > 0 {
-		ctx, stop := context.WithTimeout(ctx, topicWait)
+		// For others as well: it does not end with our client.
+		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), topicWait)
 		defer stop()
-		asked := time.Now()
-		versions, err := st.TopicVersions(ctx, due)
-		t.note(asked, versions, err)
+		began := time.Now()
+		versions, err := st.TopicVersions(bounded, due)
+		t.note(began, versions, err)
 		if err != nil {
 			return nil, err
 		}
@@ -182,34 +186,50 @@ func (t *hub) current(ctx context.Context, st store.Store, names []string, age t
 	return out, nil
 }
 
-// topicWait bounds one reading of the topics: many streams may wait for it.
-const topicWait = 3 * time.Second
+const (
+	// topicWait bounds one reading of the topics: many streams may wait for it.
+	topicWait = 3 * time.Second
+	// topicFailed is for how long one failure stands for all.
+	topicFailed = topicEvery * 9 / 10
+)
 
-// due gives the topics that have to be read if a stream's are to be no older than that: those of them that are, and
-// everybody's with them if that is wanted. A failure of another stream's is as good as our own.
-func (t *hub) due(names []string, oldest time.Time, everybodys bool) ([]string, error) {
+// want notes that topics have to be read, unless they have been since a time.
+func (t *hub) want(names []string, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.failed.After(oldest) {
+	for _, name := range names {
+		if known := t.topics[name]; since.After(known.wanted) {
+			known.wanted = since
+		}
+	}
+}
+
+// due gives the topics to be read for a stream, none if its own need not be: those that somebody waits for, or everybody's. A
+// failure of another stream's is as good as our own.
+func (t *hub) due(names []string, asked time.Time, everybodys bool) ([]string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil && (t.failed.After(asked) || time.Since(t.failed) < topicFailed) {
 		return nil, t.err
 	}
+	old := func(name string) bool { return !t.topics[name].read.After(t.topics[name].wanted) }
+	if !slices.ContainsFunc(names, old) {
+		return nil, nil
+	}
 	var due []string
-	for _, name := range names {
-		if !t.topics[name].read.After(oldest) {
+	for name := range t.topics {
+		if everybodys || old(name) { // whatever their age: what is read together stays together
 			due = append(due, name)
 		}
 	}
-	if len(due) == 0 || !everybodys {
-		return due, nil
-	}
-	return slices.Collect(maps.Keys(t.topics)), nil // whatever their age: what is read together stays together
+	return due, nil
 }
 
 func (t *hub) note(asked time.Time, versions map[string]int64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err != nil {
-		t.failed, t.err = time.Now(), err
+	if t.err = err; err != nil {
+		t.failed = time.Now()
 		return
 	}
 	for name, version := range versions {

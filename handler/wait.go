@@ -98,14 +98,14 @@ func (c *call) nextLook() time.Duration {
 	return cancelEvery
 }
 
-// lookAround looks for answers to what was asked, and for a cancellation.
-func (c *call) lookAround(ctx context.Context) {
+// lookAround looks for answers to what was asked, and for a cancellation. It gives how soon to look again.
+func (c *call) lookAround(ctx context.Context) time.Duration {
 	storeCtx, stop := toStore(ctx)
 	defer stop()
 	looked := time.Now()
 	s, answers, err := c.h.store.Look(storeCtx, c.session, c.slots())
-	if err != nil {
-		return // the store is away; we look again
+	if err != nil { // what the store has told of is still to be seen
+		return cancelEvery
 	}
 	for slot, raw := range answers {
 		q := c.pending[slot.Question]
@@ -117,17 +117,15 @@ func (c *call) lookAround(ctx context.Context) {
 		if looked.Before(c.lives) {
 			c.cancel(errCancelled)
 		}
-		return
+		return c.nextLook()
 	}
-	fresh := min(int(s.Cancels-c.cancels), len(s.Cancelled))
-	if fresh <= 0 {
-		return
+	if fresh := min(int(s.Cancels-c.cancels), len(s.Cancelled)); fresh > 0 {
+		c.cancels = s.Cancels
+		if slices.Contains(s.Cancelled[len(s.Cancelled)-fresh:], canonicalID(c.x.msg.id)) {
+			c.cancel(errCancelled)
+		}
 	}
-	c.cancels = s.Cancels
-	mine := canonicalID(c.x.msg.id)
-	if slices.Contains(s.Cancelled[len(s.Cancelled)-fresh:], mine) {
-		c.cancel(errCancelled)
-	}
+	return c.nextLook()
 }
 
 // slots are where the answers go that the call waits for.

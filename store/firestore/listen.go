@@ -41,6 +41,7 @@ var keepAlive = keepalive.ClientParameters{Time: 2 * time.Minute}
 var (
 	errTooManyTargets = errors.New("too much is watched at the same time")
 	errTargetRemoved  = errors.New("the database has ended a listener")
+	errSlow           = errors.New("listening did not begin in time a moment ago")
 )
 
 // The client of the package firestore opens a stream for every listener, and keeps the documents that it tells of. Here
@@ -59,6 +60,7 @@ type listening struct {
 	streams []*stream
 	targets map[string]*target // by the names of their documents
 	lastID  int32
+	resumes time.Time // when a watch may be tried again, after one that was too slow to begin
 }
 
 // A watch is somebody who waits for changes of some targets.
@@ -114,8 +116,15 @@ func (l *listening) close() error {
 func (l *listening) join(w *watch, targets map[string]*firestorepb.Target) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if time.Now().Before(l.resumes) {
+		return errSlow
+	}
 	for key, pb := range targets {
 		t := l.targets[key]
+		if t != nil && t.stream.down != nil {
+			l.left(w)
+			return t.stream.down
+		}
 		if t == nil {
 			s, err := l.room()
 			if err != nil {
@@ -137,15 +146,22 @@ func (l *listening) join(w *watch, targets map[string]*firestorepb.Target) error
 	return nil
 }
 
-// room gives a stream that takes one more target.
+// room gives a stream that takes one more target. Where none works, a new one would not either.
 func (l *listening) room() (*stream, error) {
+	var down error
+	works := false
 	for _, s := range l.streams {
-		if s.down != nil {
-			return nil, s.down
-		}
-		if len(s.targets) < targetsPerStream {
+		switch {
+		case s.down != nil:
+			down = s.down
+		case len(s.targets) < targetsPerStream:
 			return s, nil
+		default:
+			works = true
 		}
+	}
+	if down != nil && !works {
+		return nil, down
 	}
 	if len(l.streams) >= l.most {
 		return nil, errTooManyTargets
@@ -155,6 +171,13 @@ func (l *listening) room() (*stream, error) {
 	l.streams = append(l.streams, s)
 	go s.run(ctx)
 	return s, nil
+}
+
+// slow has no watch tried for a while.
+func (l *listening) slow() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.resumes = time.Now().Add(slowFor)
 }
 
 func (l *listening) leave(w *watch) {
@@ -208,9 +231,10 @@ func (s *stream) run(ctx context.Context) {
 		}
 		if time.Since(began) > listenMaxWait { // the database ends streams now and then: nothing is wrong
 			backoff = listenBackoff
+			s.broke(nil)
 			continue
 		}
-		s.fail(err)
+		s.broke(err)
 		timer := time.NewTimer(backoff/2 + rand.N(backoff/2))
 		select {
 		case <-ctx.Done():
@@ -222,13 +246,16 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// fail tells those that wait for their beginning that there is none.
-func (s *stream) fail(err error) {
+// broke notes that nothing is told at present. With an error, it tells those that wait for their beginning that there is none.
+func (s *stream) broke(err error) {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
 	s.down = err
 	for _, t := range s.targets {
-		t.fail(err)
+		t.current = false
+		if err != nil {
+			t.fail(err)
+		}
 	}
 }
 
@@ -285,7 +312,6 @@ func (s *stream) open(ctx context.Context) (firestorepb.Firestore_ListenClient, 
 	defer s.l.mu.Unlock()
 	s.down, s.unsent = nil, nil
 	for _, t := range s.targets {
-		t.current = false
 		s.send(s.add(t))
 	}
 	return rpc, nil

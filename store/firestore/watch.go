@@ -11,7 +11,11 @@ import (
 	"github.com/hydrant-mcp/hydrant/store"
 )
 
-const beginTimeout = 5 * time.Second // of all of a watch's listeners
+const (
+	beginTimeout = 2 * time.Second // of a watch
+	// slowFor is how long no watch is tried after one that did not begin in time: whoever wants one waits for it.
+	slowFor = 10 * time.Second
+)
 
 // Watch implements [store.Watcher]. All watches of a store share a few streams on a connection of their own. The database
 // bills a read for each document that is there when listening to it begins, and one for each change, however many watch
@@ -66,6 +70,9 @@ func (st *Store) begin(ctx context.Context, op string, began <-chan error, liste
 				return st.failure(ctx, op, err)
 			}
 		case <-bounded.Done():
+			if ctx.Err() == nil {
+				st.listening.slow()
+			}
 			return st.failure(ctx, op, bounded.Err())
 		}
 	}
@@ -79,9 +86,9 @@ func (st *Store) targets(w store.Watched) map[string]*firestorepb.Target {
 		docs = append(docs, st.sessions.Doc(w.Session))
 	}
 	if w.Exchange != "" {
-		docs = append(docs, st.exchange(w.Exchange), st.event(w.Exchange, store.Final))
-		if w.After < store.Final-1 {
-			docs = append(docs, st.event(w.Exchange, w.After+1))
+		docs = append(docs, st.exchange(w.Exchange))
+		if w.After < store.Final {
+			docs = append(docs, st.event(w.Exchange, w.After+1), st.event(w.Exchange, store.Final))
 		}
 	}
 	for _, slot := range w.Slots {

@@ -85,6 +85,18 @@ func idle(st *hydrant.Store) func() bool {
 	}
 }
 
+// One watch waits for a database that says nothing, and those after it do not.
+func TestWatchesDoNotAllWaitForASilentDatabase(t *testing.T) {
+	release := make(chan struct{})
+	st := newStore(t, serve(t, func() error { <-release; return nil }), "")
+	defer close(release)
+	require.ErrorIs(t, st.Watch(t.Context(), store.Watched{Session: "s"}, nothing), store.ErrUnavailable)
+	start := time.Now()
+	require.ErrorIs(t, st.Watch(t.Context(), store.Watched{Session: "s"}, nothing), store.ErrUnavailable)
+	assert.Less(t, time.Since(start), time.Second)
+	assert.True(t, idle(st)())
+}
+
 // A server takes 100 streams on a connection: watches share them, and what is the same is listened to once.
 func TestWatchesShareStreams(t *testing.T) {
 	db := newDatabase(t)
@@ -166,6 +178,8 @@ func TestWatchGoesOnAfterAFailure(t *testing.T) {
 			fail.Store(&err)
 			require.NoError(t, st.RaiseTopic(ctx, "t"), "what the listener would tell, had it not failed")
 			require.Eventually(t, func() bool { return streams.Load() > 1 }, 20*time.Second, 5*time.Millisecond)
+			require.ErrorIs(t, st.Watch(ctx, store.Watched{Topics: []string{"t"}}, nothing), store.ErrUnavailable,
+				"what is listened to in vain does not begin either")
 			fail.Store(nil)
 			select {
 			case <-told:
