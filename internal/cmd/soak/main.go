@@ -15,8 +15,8 @@
 //   - false 404: a session is said to be gone that lives.
 //
 // What no protocol can save is counted apart: inline answers that were cut, and streams that broke after the store had
-// refused their events. SOAK_CLIENTS is the number of clients at work at the same time. Evidence of each fault, the tally
-// and the logs of the processes are in dist/soak.
+// refused their events. SOAK_CLIENTS is the number of clients at work at the same time. More than four minutes are rounds of
+// four minutes, each with a new emulator. Evidence of each fault, the tallies and the logs of the processes are in dist/soak.
 package main
 
 import (
@@ -86,11 +86,6 @@ func run(ctx context.Context) (ok bool, err error) {
 	}
 	defer evidence.Close()
 
-	endpoint, stop, err := harness.Emulator(ctx, store)
-	if err != nil {
-		return false, err
-	}
-	defer stop()
 	self, err := os.Executable()
 	if err != nil {
 		return false, err
@@ -98,25 +93,68 @@ func run(ctx context.Context) (ok bool, err error) {
 	if err := os.Setenv("HARNESS_SERVER", self); err != nil {
 		return false, err
 	}
-	cluster, err := harness.Start(ctx, harness.Config{
-		Instances: instances, Store: store, Endpoint: endpoint, Dir: dir,
-		Env: map[string]string{envServe: "1", "HYDRANT_FAULTS": plan},
-	})
-	if err != nil {
-		return false, err
-	}
-	defer cluster.Stop()
-
 	l := newLedger(evidence)
 	n := number("SOAK_CLIENTS", clients)
 	fmt.Printf("%d clients for %v on %d processes over %s (%s), one killed every %v\n\n",
 		n, duration, instances, store, plan, killEvery)
-	began := time.Now()
-	working, finish := context.WithTimeout(ctx, duration)
+	var tally, logs []string
+	var took time.Duration
+	for done, i := time.Duration(0), 0; done < duration && ctx.Err() == nil; i++ {
+		r := round{store: store, plan: plan, dir: filepath.Join(dir, fmt.Sprintf("round-%d", i+1)), first: i * n, clients: n}
+		r.duration = min(roundLasts, duration-done)
+		done += r.duration
+		began := time.Now()
+		if err := r.run(ctx, l); err != nil {
+			return false, err
+		}
+		took += time.Since(began)
+		tally, logs = append(tally, r.tally...), append(logs, r.logs...)
+	}
+	honestly, refused := l.settle(tally, logs)
+	if ok = l.print(os.Stdout, took, honestly, refused); !ok {
+		fmt.Printf("\nevidence and logs are in %s\n", dir)
+	}
+	return ok, ctx.Err()
+}
+
+// A round is a part of the whole, on a store of its own. The emulators never forget: after a while, and long after a
+// database of the cloud would have removed what has expired, they are too slow for anything.
+type round struct {
+	store    harness.Store
+	plan     string
+	dir      string
+	first    int // client
+	clients  int
+	duration time.Duration
+
+	tally, logs []string
+}
+
+// roundLasts is how long a round does, at most.
+const roundLasts = 4 * time.Minute
+
+func (r *round) run(ctx context.Context, l *ledger) error {
+	if err := os.MkdirAll(r.dir, 0o755); err != nil {
+		return err
+	}
+	endpoint, stop, err := harness.Emulator(ctx, r.store)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	cluster, err := harness.Start(ctx, harness.Config{
+		Instances: instances, Store: r.store, Endpoint: endpoint, Dir: r.dir,
+		Env: map[string]string{envServe: "1", "HYDRANT_FAULTS": r.plan},
+	})
+	if err != nil {
+		return err
+	}
+	defer cluster.Stop()
+	working, finish := context.WithTimeout(ctx, r.duration)
 	defer finish()
 	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { newWorker(l, i, cluster.URL()).work(working) })
+	for i := range r.clients {
+		wg.Go(func() { newWorker(l, r.first+i, cluster.URL()).work(working) })
 	}
 	killing, stopKilling := context.WithCancel(ctx)
 	defer stopKilling()
@@ -125,25 +163,18 @@ func run(ctx context.Context) (ok bool, err error) {
 	wg.Wait()
 	stopKilling()
 	if err := <-killer; err != nil {
-		return false, err
+		return err
 	}
 	if err := harness.StoreReachable(endpoint); err != nil {
-		return false, err
+		return err
 	}
-	took := time.Since(began)
-	tally, err := cluster.Ran()
-	if err != nil {
-		return false, err
+	if r.tally, err = cluster.Ran(); err != nil {
+		return err
 	}
-	var logs []string
 	for _, p := range cluster.Processes {
-		logs = append(logs, p.Log())
+		r.logs = append(r.logs, p.Log())
 	}
-	honestly, refused := l.settle(tally, logs)
-	if ok = l.print(os.Stdout, took, honestly, refused); !ok {
-		fmt.Printf("\nevidence and logs are in %s\n", dir)
-	}
-	return ok, ctx.Err()
+	return nil
 }
 
 // kill kills one process after the other and starts it again, until ctx ends.
