@@ -243,7 +243,7 @@ func (w *worker) change(ctx context.Context) {
 	key := w.key()
 	set := client.Request{Method: "logging/setLevel", Params: `{"level":"info"}`}
 	o := w.call(ctx, "set the log level", "", set, anything)
-	if o.Fate != client.Answered {
+	if o.Fate != client.Answered || o.Error != nil { // interrupted: nobody knows whether it is set
 		return
 	}
 	w.call(ctx, "log", "", client.Tool("log", `{"n":2,"level":"error"}`), func(o *client.Outcome) string {
