@@ -105,7 +105,7 @@ func (c *call) lookAround(ctx context.Context) time.Duration {
 	looked := time.Now()
 	s, answers, err := c.h.store.Look(storeCtx, c.session, c.slots())
 	if err != nil { // what the store has told of is still to be seen
-		return cancelEvery
+		return min(c.nextLook(), cancelEvery)
 	}
 	for slot, raw := range answers {
 		q := c.pending[slot.Question]

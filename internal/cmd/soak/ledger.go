@@ -234,7 +234,7 @@ const (
 	// two processes note of one thing may be apart.
 	slack = 1500 * time.Millisecond
 	lag   = 300 * time.Millisecond
-	// unseen is how long a call may go on whose client's connection is gone.
+	// unseen is how long a call may go on whose client's connection is gone, from then on or from its last answer on.
 	unseen = 5 * time.Second
 	// lease is how long after its stream began a call is declared interrupted, at least: a lease, less what a slow store took
 	// to note its beginning.
@@ -251,6 +251,9 @@ func (l *ledger) diedUnder(c call, finished map[string]time.Time) bool {
 			continue
 		}
 		from, until := s.Began.Add(-lag), s.Ended.Add(unseen)
+		if answered := c.outcome.LastAnswer.Add(unseen); answered.After(until) {
+			until = answered
+		}
 		if done {
 			from, until = at.Add(-lag), at.Add(slack)
 			if open := s.Ended.Add(lag); open.After(until) {

@@ -232,6 +232,8 @@ type Outcome struct {
 	NoID bool
 	// Began, CutAt and Ended are times; CutAt is when the connection of the POST broke.
 	Began, CutAt, Ended time.Time
+	// LastAnswer is when the last answer to a question had arrived.
+	LastAnswer time.Time
 	// Instances are the processes that have answered, in order, and Streams the streams that they answered with.
 	Instances []string
 	Streams   []Stream

@@ -217,6 +217,7 @@ func (f *follower) take(ctx context.Context, data string) {
 			if o.trace("question"); !f.session.Answer(ctx, id, result, o) {
 				o.trace("the answer did not arrive")
 			}
+			o.LastAnswer = time.Now()
 		}
 	}
 }
