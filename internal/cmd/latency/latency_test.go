@@ -21,8 +21,8 @@ func TestMeasuresWhatItSays(t *testing.T) {
 	people := []group{{think: time.Millisecond, people: 3}, {think: 20 * time.Millisecond, people: 2}}
 	short := watch{settle: 10 * time.Millisecond, observe: 100 * time.Millisecond}
 	require.NoError(t, measure(t.Context(), &out, harness.Memory, st, people, 5, short))
-	assert.Regexp(t, regexp.MustCompile(`(?m)^ +1ms +3 +\d+\.\d ms +\d+\.\d ms +\d+\.\d ms`), out.String())
-	assert.Regexp(t, regexp.MustCompile(`(?m)^ +20ms +2 +\d`), out.String())
+	assert.Regexp(t, regexp.MustCompile(`(?m)^ +answers after 1ms +3 +\d+\.\d ms +\d+\.\d ms +\d+\.\d ms`), out.String())
+	assert.Regexp(t, regexp.MustCompile(`(?m)^ +answers after 20ms +2 +\d`), out.String())
 	for _, cr := range crowds {
 		assert.Regexp(t, `(?m)^5 +`+regexp.QuoteMeta(cr.what), out.String())
 	}
