@@ -48,6 +48,7 @@ type call struct {
 	pending map[string]*question
 	asked   time.Time // the last question
 	told    watched
+	toldOf  int       // of how many questions, from the first on
 	cancels int64     // the session's cancellations that are none of ours
 	lives   time.Time // how long the session does, at least, unless the client ends it
 }
@@ -156,7 +157,6 @@ func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
 		c.begin(ctx) // it becomes a stream anyway: then one that can be resumed from its start
 	}
 	defer func() { c.told.stop() }()
-	gone := c.http.Context().Done()
 	for {
 		select {
 		case <-c.out.ready:
@@ -178,11 +178,6 @@ func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
 			beat.Reset(c.beat(ctx))
 		case retry := <-c.x.hang:
 			c.hangUp(ctx, retry)
-		case <-gone: // a client that cancels closes its connection as well, as a rule
-			gone = nil
-			if c.policy.durable {
-				look.Reset(c.nextLook())
-			}
 		case <-c.told.changed:
 			look.Reset(c.lookAround(ctx))
 		case <-look.C:

@@ -99,18 +99,8 @@ const (
 func (l *listener) serve(ctx context.Context, may func(context.Context) verdict) (politely bool) {
 	ctx, stop := l.deadline(ctx)
 	defer stop()
-	var changed <-chan struct{}
-	var tried time.Time
-	unwatch := func() {}
-	defer func() { unwatch() }()
-	rewatch := func() {
-		what := l.also
-		what.Topics = slices.Clone(l.topics)
-		watching, stop := context.WithCancel(ctx)
-		changed = watch(watching, l.h.store, what)
-		unwatch()
-		unwatch, tried, l.altered = stop, time.Now(), false
-	}
+	var told watched
+	defer func() { told.stop() }()
 	l.noticed = maps.Clone(l.seen)
 	alive, look, checks := time.NewTicker(keepAlive), time.NewTicker(topicEvery), time.NewTicker(checkEvery)
 	defer alive.Stop()
@@ -119,9 +109,12 @@ func (l *listener) serve(ctx context.Context, may func(context.Context) verdict)
 	owed := false // a look: what has risen before the watching began is told by nobody
 	now := make(chan struct{}, 1)
 	for looks, checked := 0, 0; ; {
-		if altered := l.altered; altered || changed == nil && time.Since(tried) >= watchAgain {
-			rewatch()
-			if altered || changed != nil {
+		if altered := l.altered; altered || told.changed == nil && !told.refused() {
+			what := l.also
+			what.Topics = slices.Clone(l.topics)
+			told.begin(ctx, l.h.store, what)
+			l.altered = false
+			if altered || told.changed != nil {
 				owed = true
 				select {
 				case now <- struct{}{}:
@@ -130,24 +123,24 @@ func (l *listener) serve(ctx context.Context, may func(context.Context) verdict)
 			}
 		}
 		age, due := l.h.topics.interval(), false
-		if changed != nil {
+		if told.changed != nil {
 			age = safeguard * topicEvery
 		}
 		age = age * 9 / 10 // what another stream has read a moment before is good
 		select {
 		case <-now:
-		case <-changed:
+		case <-told.changed:
 			owed = true
 		case <-alive.C:
 			l.comment()
 			continue
 		case <-checks.C:
-			if checked++; changed != nil && checked%safeguardChecks != 0 {
+			if checked++; told.changed != nil && checked%safeguardChecks != 0 {
 				continue // the store tells
 			}
 			due = true
 		case <-look.C:
-			if looks++; changed != nil && looks%safeguard != 0 && !owed {
+			if looks++; told.changed != nil && looks%safeguard != 0 && !owed {
 				continue // the store tells
 			}
 		case <-l.runtime.Draining:
@@ -160,7 +153,7 @@ func (l *listener) serve(ctx context.Context, may func(context.Context) verdict)
 			return false
 		}
 		if owed {
-			age, due = 0, due || changed != nil
+			age, due = 0, due || told.changed != nil
 		}
 		versions, risen, err := l.look(ctx, age)
 		if err != nil {

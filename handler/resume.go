@@ -29,11 +29,9 @@ type reader struct {
 	looked  time.Time // at the record
 	waiting time.Time // since when nothing new has come
 
-	changed   <-chan struct{} // the store tells of what comes next; nil: it does not
-	unwatch   context.CancelFunc
+	watched   watched // what comes next
 	watchedAt place
-	tried     time.Time // to watch
-	told      bool      // of something that has not been seen
+	told      bool // of something that has not been seen
 }
 
 // A place is what comes next for a reader: the event after a position, the answers of a round.
@@ -53,16 +51,11 @@ func (r *reader) watch(ctx context.Context) (begun bool) {
 			w.Slots = append(w.Slots, store.Slot{Exchange: r.at.Exchange, Question: slot})
 		}
 	}
-	if at == r.watchedAt && (r.changed != nil || time.Since(r.tried) < watchAgain) {
+	if at == r.watchedAt && (r.watched.changed != nil || r.watched.refused()) {
 		return false
 	}
-	watching, unwatch := context.WithCancel(ctx)
-	changed := watch(watching, r.h.store, w)
-	if r.unwatch != nil {
-		r.unwatch()
-	}
-	r.changed, r.unwatch, r.watchedAt, r.tried = changed, unwatch, at, time.Now()
-	r.told = changed != nil
+	r.watched.begin(ctx, r.h.store, w)
+	r.watchedAt, r.told = at, r.watched.changed != nil
 	return r.told
 }
 
@@ -152,11 +145,7 @@ func (r *reader) follow(ctx context.Context) {
 	ctx, stop := r.deadline(ctx)
 	defer stop()
 	began := time.Now()
-	defer func() {
-		if r.unwatch != nil {
-			r.unwatch()
-		}
-	}()
+	defer func() { r.watched.stop() }()
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
 	look := newTimer(0)
@@ -179,7 +168,7 @@ func (r *reader) follow(ctx context.Context) {
 			continue
 		}
 		look.Reset(pace(time.Since(r.waiting), false))
-		if r.changed != nil {
+		if r.watched.changed != nil {
 			look.Reset(leaseLook)
 		}
 	wait:
@@ -187,7 +176,7 @@ func (r *reader) follow(ctx context.Context) {
 			select {
 			case <-alive.C:
 				r.comment()
-			case <-r.changed:
+			case <-r.watched.changed:
 				r.told = true
 				break wait
 			case <-look.C:

@@ -57,13 +57,23 @@ func watch(ctx context.Context, st store.Store, w store.Watched) <-chan struct{}
 	return changed
 }
 
-// watched is what the store tells a call.
+// watched is what the store tells somebody who waits.
 type watched struct {
 	changed <-chan struct{} // nil: nothing
-	slots   int             // of how many questions, from the first on
 	tried   time.Time
 	cancel  context.CancelFunc
 }
+
+// begin has the store tell of something, and only then no longer of what it told before.
+func (w *watched) begin(ctx context.Context, st store.Store, what store.Watched) {
+	watching, cancel := context.WithCancel(ctx)
+	changed := watch(watching, st, what)
+	w.stop()
+	*w = watched{changed: changed, tried: time.Now(), cancel: cancel}
+}
+
+// refused says that the store could not tell a moment ago: it is not asked again yet.
+func (w *watched) refused() bool { return w.changed == nil && time.Since(w.tried) < watchAgain }
 
 func (w *watched) stop() {
 	if w.cancel != nil {
@@ -73,18 +83,16 @@ func (w *watched) stop() {
 
 // watch watches for cancellations, and for the answers to what was asked.
 func (c *call) watch(ctx context.Context) {
-	if c.told.changed == nil && time.Since(c.told.tried) < watchAgain || c.toldAll() {
+	if c.told.refused() || c.toldAll() {
 		return
 	}
-	watching, cancel := context.WithCancel(ctx)
-	changed := watch(watching, c.h.store, store.Watched{Session: c.session, Slots: c.slots()})
-	c.told.stop()
-	c.told = watched{changed: changed, slots: len(c.x.slots), tried: time.Now(), cancel: cancel}
+	c.told.begin(ctx, c.h.store, store.Watched{Session: c.session, Slots: c.slots()})
+	c.toldOf = len(c.x.slots)
 }
 
 // toldAll says whether the store tells of everything that this call waits for.
 func (c *call) toldAll() bool {
-	return c.told.changed != nil && (c.told.slots == len(c.x.slots) || len(c.pending) == 0)
+	return c.told.changed != nil && (c.toldOf == len(c.x.slots) || len(c.pending) == 0)
 }
 
 // nextLook says when to look again.

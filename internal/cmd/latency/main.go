@@ -5,8 +5,9 @@
 //
 // For each store it starts an emulator and lets a number of people think for 1 and for 45 seconds, with -long for 300
 // too, all at the same time. Each is asked by a call on an instance of its own, A, whose operations are counted, and
-// answers at instance B. Others do not answer, and cancel the call at B: there the 95th percentile is held against the goal. With -streams it goes on to open so many streams that wait for announcements, on one instance,
-// and counts what they spend and what memory they hold. A mark shows what misses its goal.
+// answers at instance B. Others do not answer, and cancel the call at B: there the 95th percentile is held against the
+// goal. With -streams it goes on to open so many streams that wait for announcements, on one instance, and counts what they
+// spend and what memory they hold. A mark shows what misses its goal.
 package main
 
 import (

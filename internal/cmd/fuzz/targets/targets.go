@@ -57,8 +57,8 @@ type Result struct {
 
 var executed = regexp.MustCompile(`execs: (\d+)`)
 
-// Run runs a target for a while (in the form of -fuzztime), from its seed corpus on. What it finds is written below testdata/fuzz, and is a test from
-// then on.
+// Run runs a target for a while (in the form of -fuzztime), from its seed corpus on. What it finds is written below
+// testdata/fuzz, and is a test from then on.
 func (t Target) Run(ctx context.Context, root, duration string) (Result, error) {
 	args := []string{"test", "-run=^$", "-fuzz=^" + t.Name + "$", "-fuzztime=" + duration, "./" + t.Dir}
 	cmd := exec.CommandContext(ctx, "go", args...)
