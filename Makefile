@@ -53,11 +53,11 @@ image: ## a container image of PACKAGE=./examples/notes/cloudrun; PREBUILT=1 bui
 sam: ## build template.yaml with SAM
 	GOFLAGS="-tags=lambda.norpc '-ldflags=-s -w'" sam build
 
-lint: ## gofmt, go vet, staticcheck, govulncheck
+lint: ## gofmt, go vet, staticcheck, govulncheck; GOVULNDB=URL: a mirror of its database
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt -w is needed on:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) -checks inherit,-SA1019 ./...
-	@echo "go run $(GOVULNCHECK) ./..."; found=$$(go run $(GOVULNCHECK) ./... 2>&1) || { \
+	@echo "govulncheck ./..."; found=$$(go run $(GOVULNCHECK) $(addprefix -db ,$(GOVULNDB)) ./... 2>&1) || { \
 		echo "$$found"; \
 		case "$$found" in \
 			*"fetching vulnerabilities"*) echo "govulncheck left out: its database cannot be reached from here." ;; \
