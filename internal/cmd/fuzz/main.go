@@ -3,8 +3,8 @@
 //	FUZZ_SECONDS=600 go run ./internal/cmd/fuzz [PATTERN]
 //
 // Each gets FUZZ_SECONDS (30) from its seed corpus on; with a pattern, only those whose package and name match it. It prints
-// how many inputs each has tried, and exits 1 if one failed. The input that made it fail is kept below the package's
-// testdata/fuzz, and every run of the tests tries it from then on.
+// how many inputs each has tried, and how long all processors together were at it, and exits 1 if one failed. The input that
+// made it fail is kept below the package's testdata/fuzz, and every run of the tests tries it from then on.
 package main
 
 import (
@@ -75,7 +75,7 @@ func run(ctx context.Context) (ok bool, err error) {
 			ok, verdict = false, "FAIL"
 			fmt.Println(r.Output)
 		}
-		fmt.Printf("%s  %-22s %-18s %12d inputs in %v\n", verdict, t.Dir, t.Name, r.Inputs, duration)
+		fmt.Printf("%s  %-22s %-18s %12d inputs in %.1f minutes of processor time\n", verdict, t.Dir, t.Name, r.Inputs, r.CPU.Minutes())
 	}
 	return ok, nil
 }
