@@ -12,6 +12,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hydrant-mcp/hydrant/internal/paniclog"
 )
 
 // run is what the middleware needs to know of the message that is being handled. It travels in the context's values,
@@ -49,7 +51,7 @@ func middleware(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		defer func() {
 			if p := recover(); p != nil {
-				r.log.ErrorContext(ctx, "panic in an MCP handler", "method", method, "panic", fmt.Sprint(p),
+				r.log.ErrorContext(ctx, "panic in an MCP handler", "method", method, "panic", paniclog.Value(p),
 					"stack", string(debug.Stack()))
 				res, err = panicked(method)
 			}
@@ -78,7 +80,7 @@ func sending(next mcp.MethodHandler) mcp.MethodHandler {
 func encodableParams(p mcp.Params) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
+			err = fmt.Errorf("panic: %s", paniclog.Value(p))
 		}
 	}()
 	_, err = marshal(p)

@@ -50,6 +50,13 @@ func (h *Handler) admit(q *request) (done bool, f *failure) {
 	if !slices.Contains(methods, q.http.Method) {
 		return false, errMethod(methods...)
 	}
+	for _, values := range q.http.Header {
+		for _, v := range values {
+			if len(v) > h.opts.MaxHeader {
+				return false, errHeaderTooLarge(h.opts.MaxHeader)
+			}
+		}
+	}
 	if f := h.authenticate(q); f != nil {
 		return false, f
 	}
@@ -122,7 +129,8 @@ var methods = []string{http.MethodGet, http.MethodPost, http.MethodDelete}
 // browser sends no Origin.
 func (h *Handler) admitOrigin(r *http.Request) *failure {
 	for _, origin := range r.Header.Values("Origin") {
-		if !slices.Contains(h.opts.AllowedOrigins, origin) && !sameLoopback(origin, r.Host) {
+		listed := slices.ContainsFunc(h.opts.AllowedOrigins, func(o string) bool { return strings.EqualFold(o, origin) })
+		if !listed && !sameLoopback(origin, r.Host) {
 			return errOrigin()
 		}
 	}

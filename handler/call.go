@@ -260,7 +260,7 @@ func (c *call) forward(ctx context.Context) {
 	}
 	var ids []string
 	asks := slices.ContainsFunc(items, func(it item) bool { return it.question != nil })
-	full := c.box != nil && c.box.stored >= c.h.opts.MaxStored && !asks // the client's answer needs its question
+	full := !asks && c.full() // the client's answer needs its question
 	if c.box != nil && len(msgs) > 0 && !full {
 		storeCtx, stop := toStore(ctx)
 		defer stop()
@@ -286,6 +286,11 @@ func (c *call) forward(ctx context.Context) {
 		}
 		c.writeEvent(id, 0, msg)
 	}
+}
+
+// full says whether no more of the call's stream is to be kept.
+func (c *call) full() bool {
+	return c.box != nil && (c.box.stored >= c.h.opts.MaxStored || !c.h.busy.mayKeep(c.box.record.Session, &c.h.opts))
 }
 
 // withoutQuestions fails the questions that could not be stored: an answer to them would find nobody.

@@ -12,7 +12,7 @@ import (
 // id, starts behind what the ring has by then; so nothing is remembered for it.
 func (e legacySessions) cancelled(ctx context.Context, x *exchange) *failure {
 	id, ok := rawjson.Get(x.msg.params, "requestId")
-	if !ok || checkID(id) != nil {
+	if !ok || checkID(id, x.h.opts.MaxID) != nil {
 		return nil // names nothing
 	}
 	canonical := canonicalID(id)

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/hydrant-mcp/hydrant/engine"
+	"github.com/hydrant-mcp/hydrant/internal/paniclog"
 	"github.com/hydrant-mcp/hydrant/store"
 )
 
@@ -58,7 +59,7 @@ func errMethod(allow ...string) *failure {
 
 func errOrigin() *failure {
 	return refuse(http.StatusForbidden, jsonrpc.CodeInvalidRequest, slog.LevelInfo,
-		"requests from this Origin are not allowed")
+		"requests from this Origin are not allowed").with("Vary", "Origin")
 }
 
 func errHost() *failure {
@@ -97,6 +98,11 @@ func errAcceptStream() *failure {
 func errTooLarge(limit int64) *failure {
 	return refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, slog.LevelInfo,
 		"the body is larger than %d bytes", limit)
+}
+
+func errHeaderTooLarge(limit int) *failure {
+	return refuse(http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, slog.LevelInfo,
+		"the value of a header is longer than %d bytes", limit)
 }
 
 func errNoTenant() *failure {
@@ -219,7 +225,7 @@ func errGone(err error) *failure {
 
 func errPanic(p any, stack []byte) *failure {
 	return refuse(http.StatusInternalServerError, jsonrpc.CodeInternalError, slog.LevelError, "the server failed").
-		because(fmt.Errorf("panic: %v\n%s", p, stack))
+		because(fmt.Errorf("panic: %s\n%s", paniclog.Value(p), stack))
 }
 
 func errDeadline(err error) *failure {

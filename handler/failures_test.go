@@ -378,6 +378,7 @@ func TestBadOptionsFailAtConstruction(t *testing.T) {
 	for want, o := range map[string]Options{
 		"Versions":               {Versions: []string{"2024-11-05"}},
 		"AllowedOrigins":         {AllowedOrigins: []string{"app.example"}},
+		"is no origin":           {AllowedOrigins: []string{"https://*.example"}},
 		"Legacy":                 {Legacy: 7},
 		"SessionTTL":             {SessionTTL: time.Millisecond},
 		"SessionLifetime":        {SessionLifetime: -1},
@@ -396,6 +397,10 @@ func TestBadOptionsFailAtConstruction(t *testing.T) {
 		"SingleUseState needs":   {SingleUseState: true, Legacy: LegacyStateless},
 		"store for the sessions": {},
 		"MaxSubscriptions":       {MaxSubscriptions: -1},
+		"MaxID":                  {MaxID: -1},
+		"MaxHeader":              {MaxHeader: -1},
+		"MaxSessionEvents":       {MaxSessionEvents: -1},
+		"MaxSessionStored":       {MaxSessionStored: -1},
 	} {
 		assert.Contains(t, panicOf(func() { New(testServer(), nil, &o) }), want)
 	}

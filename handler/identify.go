@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -15,6 +16,21 @@ import (
 
 // authenticate finds out who is asking.
 func (h *Handler) authenticate(q *request) *failure {
+	if values := q.http.Header.Values("Authorization"); len(values) > 1 { // two readers could pick different ones
+		return errInvalid("the Authorization header comes %d times", len(values))
+	}
+	if f := h.identify(q); f != nil {
+		return f
+	}
+	if q.token != nil && !q.token.Expiration.IsZero() && q.token.Expiration.Before(time.Now()) {
+		return h.errToken(q.http, "invalid_token")
+	}
+	q.principal = principal(q.token)
+	return nil
+}
+
+// identify fills in the token, nil for nobody.
+func (h *Handler) identify(q *request) *failure {
 	switch {
 	case h.opts.Verifier != nil:
 		if h.opts.AllowAnonymous && len(q.http.Header.Values("Authorization")) == 0 {
@@ -36,11 +52,10 @@ func (h *Handler) authenticate(q *request) *failure {
 				return h.errScope(q.http, h.opts.Scopes)
 			}
 		}
-		q.token, q.principal = token, principal(token)
+		q.token = token
 		return nil
 	}
 	q.token = auth.TokenInfoFromContext(q.http.Context())
-	q.principal = principal(q.token)
 	return nil
 }
 

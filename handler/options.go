@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -103,6 +104,11 @@ type Options struct {
 	// MaxDepth is how deep a message's objects and arrays may be nested. Default: 512; at most 990, the limit of the
 	// SDK's decoder being 1000.
 	MaxDepth int
+	// MaxID is the longest id of a request and the longest progress token that a client may choose, in bytes. Default: 256.
+	MaxID int
+	// MaxHeader is the longest value of a header, in bytes; a longer one is 431. Default: 16 KiB. What all headers may take
+	// together is for the HTTP server ([http.Server.MaxHeaderBytes]) or the platform.
+	MaxHeader int
 	// MaxBatch is the largest number of messages in a batch (2025-03-26 only). Default: 100.
 	MaxBatch int
 	// MaxCalls is how many calls of one session one process runs at a time; further ones are 429. Default: 100.
@@ -115,6 +121,11 @@ type Options struct {
 	// MaxStored is how much of one call's stream is kept for resumption, in bytes, beside its response. Notifications beyond
 	// it go out and cannot be fetched again. Default: 16 MiB.
 	MaxStored int64
+	// MaxSessionEvents and MaxSessionStored (bytes) are how much one process may store of the streams of a session in 15
+	// minutes, which is how long they can be resumed. Beyond it, notifications go out and cannot be fetched again, and new
+	// calls are 429. Default: 100,000, and 256 MiB.
+	MaxSessionEvents int
+	MaxSessionStored int64
 	// MaxSubscriptions is the largest number of resources that a session may subscribe to. Default: 500.
 	MaxSubscriptions int
 
@@ -176,11 +187,15 @@ const (
 	defaultMaxBody          = 4 << 20
 	defaultMaxDepth         = 512
 	maxMaxDepth             = 990
+	defaultMaxID            = 256
+	defaultMaxHeader        = 16 << 10
 	defaultMaxBatch         = 100
 	defaultMaxCalls         = 100
 	defaultMaxStreams       = 10_000
 	defaultMaxSession       = 100
 	defaultMaxStored        = 16 << 20
+	defaultSessionEvents    = 100_000
+	defaultSessionStored    = 256 << 20
 	defaultMaxSubscriptions = 500
 )
 
@@ -198,11 +213,15 @@ func (o Options) settle() (Options, error) {
 	o.AskTimeout = cmp.Or(o.AskTimeout, defaultAskTimeout)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	o.MaxDepth = cmp.Or(o.MaxDepth, defaultMaxDepth)
+	o.MaxID = cmp.Or(o.MaxID, defaultMaxID)
+	o.MaxHeader = cmp.Or(o.MaxHeader, defaultMaxHeader)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
 	o.MaxCalls = cmp.Or(o.MaxCalls, defaultMaxCalls)
 	o.MaxStreams = cmp.Or(o.MaxStreams, defaultMaxStreams)
 	o.MaxSessionStreams = cmp.Or(o.MaxSessionStreams, defaultMaxSession)
 	o.MaxStored = cmp.Or(o.MaxStored, defaultMaxStored)
+	o.MaxSessionEvents = cmp.Or(o.MaxSessionEvents, defaultSessionEvents)
+	o.MaxSessionStored = cmp.Or(o.MaxSessionStored, defaultSessionStored)
 	o.MaxSubscriptions = cmp.Or(o.MaxSubscriptions, defaultMaxSubscriptions)
 	if len(o.Versions) == 0 {
 		o.Versions = SupportedVersions()
@@ -224,6 +243,19 @@ func (o Options) settle() (Options, error) {
 			return o, fmt.Errorf("handler: Options.Keys: a key has %d bytes instead of %d", len(key), keySize)
 		}
 	}
+	for _, limit := range []struct {
+		name string
+		most int64
+	}{
+		{"MaxBody", o.MaxBody}, {"MaxID", int64(o.MaxID)}, {"MaxHeader", int64(o.MaxHeader)}, {"MaxBatch", int64(o.MaxBatch)},
+		{"MaxCalls", int64(o.MaxCalls)}, {"MaxStreams", int64(o.MaxStreams)}, {"MaxSessionStreams", int64(o.MaxSessionStreams)},
+		{"MaxStored", o.MaxStored}, {"MaxSessionEvents", int64(o.MaxSessionEvents)}, {"MaxSessionStored", o.MaxSessionStored},
+		{"MaxSubscriptions", int64(o.MaxSubscriptions)},
+	} {
+		if limit.most < 0 {
+			return o, fmt.Errorf("handler: Options.%s: %d is negative", limit.name, limit.most)
+		}
+	}
 	switch {
 	case o.Legacy != LegacySessions && o.Legacy != LegacyStateless:
 		return o, fmt.Errorf("handler: Options.Legacy: unknown mode %d", o.Legacy)
@@ -239,13 +271,8 @@ func (o Options) settle() (Options, error) {
 		return o, fmt.Errorf("handler: Options.StateTimeout: %v is less than a second", o.StateTimeout)
 	case o.AskTimeout < 0:
 		return o, fmt.Errorf("handler: Options.AskTimeout: %v is negative", o.AskTimeout)
-	case o.MaxBody < 0:
-		return o, fmt.Errorf("handler: Options.MaxBody: %d is negative", o.MaxBody)
 	case o.MaxDepth < 0 || o.MaxDepth > maxMaxDepth:
 		return o, fmt.Errorf("handler: Options.MaxDepth: %d is not between 1 and %d", o.MaxDepth, maxMaxDepth)
-	case min(int64(min(o.MaxBatch, o.MaxSubscriptions, o.MaxCalls, o.MaxStreams, o.MaxSessionStreams)), o.MaxStored) < 0:
-		return o, fmt.Errorf("handler: Options.MaxBatch, MaxSubscriptions, MaxCalls, MaxStreams, MaxSessionStreams and " +
-			"MaxStored cannot be negative")
 	case o.Verifier == nil && o.Identify == nil && len(o.Scopes) > 0:
 		return o, fmt.Errorf("handler: Options.Scopes needs Options.Verifier or Identify")
 	case o.Verifier == nil && o.AllowAnonymous:
@@ -258,6 +285,7 @@ func (o Options) settle() (Options, error) {
 
 func validOrigin(s string) bool {
 	u, err := url.Parse(s)
+	// A star would be a wildcard to one of those who read the list, and none to the other.
 	return err == nil && u.Scheme != "" && u.Host != "" && u.Path == "" && u.RawQuery == "" && u.Fragment == "" &&
-		u.User == nil
+		u.User == nil && !strings.Contains(s, "*")
 }

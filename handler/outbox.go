@@ -19,6 +19,7 @@ type outbox struct {
 	id     eventID // of the beginning
 	seq    int64
 	stored int64 // bytes
+	busy   *busy
 }
 
 // The states of an exchange's record.
@@ -66,7 +67,7 @@ func (x *exchange) newOutbox(ctx context.Context, state string) (*outbox, error)
 		Data:    encode(exchangeData{ID: x.msg.id, Method: x.msg.method, Token: token, Started: now.Unix()}),
 		Expires: now.Add(x.h.opts.CallTimeout + retention),
 	}
-	return &outbox{store: x.h.store, keys: keys, record: record, id: x.eventID(record)}, nil
+	return &outbox{store: x.h.store, keys: keys, record: record, id: x.eventID(record), busy: &x.h.busy}, nil
 }
 
 // openOutbox makes the durable record of a request's exchange that runs.
@@ -100,6 +101,7 @@ const maxLost = 16
 func (o *outbox) put(ctx context.Context, msgs []json.RawMessage) ([]string, error) {
 	e := store.Event{Seq: o.seq + 1, Data: pack(msgs)}
 	o.stored += int64(len(e.Data))
+	o.busy.keep(o.record.Session, len(e.Data))
 	err := o.store.AppendEvent(ctx, o.record.Key, e, o.record.Expires)
 	for range maxLost {
 		if !errors.Is(err, store.ErrConflict) {
@@ -120,7 +122,9 @@ func (o *outbox) put(ctx context.Context, msgs []json.RawMessage) ([]string, err
 // finish stores the response, once for the exchange: if somebody has declared this process dead meanwhile, the response is
 // what that one has written, and it is given back.
 func (o *outbox) finish(ctx context.Context, response json.RawMessage) (json.RawMessage, string, error) {
-	err := o.store.AppendEvent(ctx, o.record.Key, store.Event{Seq: store.Final, Data: pack([]json.RawMessage{response})}, o.record.Expires)
+	final := store.Event{Seq: store.Final, Data: pack([]json.RawMessage{response})}
+	o.busy.keep(o.record.Session, len(final.Data))
+	err := o.store.AppendEvent(ctx, o.record.Key, final, o.record.Expires)
 	if errors.Is(err, store.ErrConflict) {
 		events, readErr := o.store.Events(ctx, o.record.Key, store.Final-1, 0)
 		if readErr != nil {

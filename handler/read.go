@@ -33,9 +33,6 @@ type message struct {
 // maxKeys bounds the keys of a message, of its params and of its _meta; arguments may have any number.
 const maxKeys = 1000
 
-// maxID bounds an id, in bytes: ids are echoed and, on resumable streams, stored.
-const maxID = 256
-
 // read takes a body apart: one message, or the messages of a batch. For a message that is invalid it gives what could be
 // read, so that the error can carry the id.
 func (h *Handler) read(body []byte) (msgs []message, batch bool, f *failure) {
@@ -44,7 +41,7 @@ func (h *Handler) read(body []byte) (msgs []message, batch bool, f *failure) {
 		return nil, false, errParse(err)
 	}
 	if !rawjson.IsArray(body) {
-		m, err := readMessage(body)
+		m, err := readMessage(body, h.opts.MaxID)
 		msgs = []message{m}
 		if err != nil {
 			return msgs, false, errInvalid("not a valid JSON-RPC message: %v", err)
@@ -59,7 +56,7 @@ func (h *Handler) read(body []byte) (msgs []message, batch bool, f *failure) {
 		return nil, true, errInvalid("the batch has %d messages; at most %d are allowed", len(elements), h.opts.MaxBatch)
 	}
 	for _, e := range elements {
-		m, err := readMessage(e)
+		m, err := readMessage(e, h.opts.MaxID)
 		if err != nil {
 			return nil, true, errInvalid("the batch holds what is not a valid JSON-RPC message: %v", err)
 		}
@@ -79,7 +76,8 @@ var (
 	metaKeys = []string{"progressToken", metaVersion, metaCapabilities, metaClientInfo, metaLogLevel}
 )
 
-func readMessage(raw json.RawMessage) (m message, err error) {
+// readMessage takes a message apart. maxID bounds its ids, in bytes: they are echoed and, on resumable streams, stored.
+func readMessage(raw json.RawMessage, maxID int) (m message, err error) {
 	if !rawjson.IsObject(raw) {
 		return m, errors.New("it is no object")
 	}
@@ -91,7 +89,7 @@ func readMessage(raw json.RawMessage) (m message, err error) {
 	// The id first: an error about anything else can carry it then.
 	id, hasID := part["id"]
 	if hasID {
-		if err := checkID(id); err != nil {
+		if err := checkID(id, maxID); err != nil {
 			return m, err
 		}
 		m.id = id
@@ -131,12 +129,12 @@ func readMessage(raw json.RawMessage) (m message, err error) {
 		if !rawjson.IsObject(params) {
 			return m, errors.New(`"params" must be an object`)
 		}
-		return m, m.readParams(params)
+		return m, m.readParams(params, maxID)
 	}
 	return m, nil
 }
 
-func (m *message) readParams(params json.RawMessage) error {
+func (m *message) readParams(params json.RawMessage, maxID int) error {
 	members := rawjson.Members(params)
 	if err := checkKeys(members, paramsKeys); err != nil {
 		return err
@@ -156,7 +154,7 @@ func (m *message) readParams(params json.RawMessage) error {
 			if err := checkKeys(inner, metaKeys); err != nil {
 				return err
 			}
-			if err := checkToken(m.meta); err != nil {
+			if err := checkToken(m.meta, maxID); err != nil {
 				return err
 			}
 		}
@@ -186,20 +184,25 @@ func checkKeys(members []rawjson.Member, known []string) error {
 }
 
 // checkID accepts what MCP does: a string or an integer, and not null.
-func checkID(id json.RawMessage) error {
+func checkID(id json.RawMessage, maxID int) error {
 	if !isToken(id) {
 		return errors.New(`"id" must be a string or an integer`)
 	}
 	if len(id) > maxID {
-		return errors.New(`"id" is too long`)
+		return fmt.Errorf(`"id" is longer than %d bytes`, maxID)
 	}
 	return nil
 }
 
-func checkToken(meta json.RawMessage) error {
+func checkToken(meta json.RawMessage, maxID int) error {
 	token, ok := rawjson.Get(meta, "progressToken")
-	if ok && (!isToken(token) || len(token) > maxID) {
-		return errors.New(`"progressToken" must be a string or an integer, and not long`)
+	switch {
+	case !ok:
+		return nil
+	case !isToken(token):
+		return errors.New(`"progressToken" must be a string or an integer`)
+	case len(token) > maxID:
+		return fmt.Errorf(`"progressToken" is longer than %d bytes`, maxID)
 	}
 	return nil
 }

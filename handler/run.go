@@ -131,9 +131,9 @@ func (a *answer) serve(x *exchange) *failure {
 		return f
 	}
 	if x.session != nil {
-		ok, done := x.h.busy.call(x.session.Key, x.h.opts.MaxCalls)
-		if !ok {
-			return errBusy("the session has %d calls running here already", x.h.opts.MaxCalls)
+		done, f := x.h.busy.call(x.session.Key, &x.h.opts)
+		if f != nil {
+			return f
 		}
 		defer done()
 	}

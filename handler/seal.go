@@ -85,12 +85,8 @@ func (x *exchange) openState(ctx context.Context) *failure {
 		return errState("it has expired")
 	}
 	if x.h.opts.SingleUseState {
-		err := x.h.store.PutAnswer(ctx, "used-state", s.Serial, nil, time.Unix(s.Until, 0).Add(time.Hour))
-		switch {
-		case errors.Is(err, store.ErrExists):
-			return errState("it has been used")
-		case err != nil:
-			return errStore(err)
+		if f := x.useUp(ctx, s); f != nil {
+			return f
 		}
 	}
 	if s.State == nil {
@@ -100,6 +96,35 @@ func (x *exchange) openState(ctx context.Context) *failure {
 	}
 	return nil
 }
+
+// useUp makes sure that a state is used for the first time. A write that fails may have happened: whose it is says what is
+// written.
+func (x *exchange) useUp(ctx context.Context, s sealed) *failure {
+	ctx, stop := toStore(ctx)
+	defer stop()
+	mine, until := []byte(newKey()), time.Unix(s.Until, 0).Add(time.Hour)
+	err := persist(ctx, func() error {
+		err := x.h.store.PutAnswer(ctx, usedStates, s.Serial, mine, until)
+		if !errors.Is(err, store.ErrExists) {
+			return err
+		}
+		by, err := x.h.store.Answer(ctx, usedStates, s.Serial)
+		if err == nil && !bytes.Equal(by, mine) {
+			return store.ErrExists
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrExists):
+		return errState("it has been used")
+	case err != nil:
+		return errStore(err)
+	}
+	return nil
+}
+
+// usedStates is the exchange that the marks of used states belong to.
+const usedStates = "used-state"
 
 // binding is what a state is good for: this principal, server, method, tool or prompt or resource, and arguments.
 func (x *exchange) binding() []byte {

@@ -253,7 +253,7 @@ func (r *reader) continueRound(ctx context.Context) (done bool, err error) {
 		r.record = nil // somebody else does it, or may do it; we see what comes of it
 		return false, err
 	}
-	box := &outbox{store: r.h.store, keys: r.keys, record: record, id: r.at.base(), seq: r.at.Seq}
+	box := &outbox{store: r.h.store, keys: r.keys, record: record, id: r.at.base(), seq: r.at.Seq, busy: &r.h.busy}
 	if !complete {
 		_, _, err := box.finish(call, encodeResult(r.data.ID, toolError(
 			"The question was not answered in time. The call has ended; nothing of it is left running.")))

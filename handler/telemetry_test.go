@@ -92,7 +92,7 @@ func (o *observatory) points(name string) (points []map[attribute.Key]any, m met
 }
 
 func parsed(t testing.TB, body string) *message {
-	m, err := readMessage(json.RawMessage(body))
+	m, err := readMessage(json.RawMessage(body), defaultMaxID)
 	require.NoError(t, err)
 	return &m
 }

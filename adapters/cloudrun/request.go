@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hydrant-mcp/hydrant/handler"
+	"github.com/hydrant-mcp/hydrant/internal/paniclog"
 )
 
 // route picks who answers. It is no [http.ServeMux]: that one redirects requests for paths that it finds unclean, and a POST
@@ -73,7 +74,7 @@ func (s *server) finish(w *response, r *http.Request, began time.Time, panicked 
 	case panicked == http.ErrAbortHandler:
 		abort = true
 	case panicked != nil:
-		s.logger.ErrorContext(r.Context(), "panic in the HTTP handler", "panic", fmt.Sprint(panicked),
+		s.logger.ErrorContext(r.Context(), "panic in the HTTP handler", "panic", paniclog.Value(panicked),
 			"stack", string(debug.Stack()))
 		abort = w.status != 0 // the client must see that it has not got all of it
 		if !abort {

@@ -14,6 +14,7 @@ import (
 	awslambda "github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/hydrant-mcp/hydrant/handler"
+	"github.com/hydrant-mcp/hydrant/internal/paniclog"
 )
 
 // Start serves h on AWS Lambda. It is the last call of main: it does not return, and ends the process when there is no
@@ -156,7 +157,7 @@ func (i *invocation) call(w http.ResponseWriter) (err error) {
 	err = errPanicked
 	defer func() {
 		if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // net/http compares so too
-			i.logger.ErrorContext(i.ctx, "the handler panicked", "panic", v, "stack", string(debug.Stack()))
+			i.logger.ErrorContext(i.ctx, "the handler panicked", "panic", paniclog.Value(v), "stack", string(debug.Stack()))
 		}
 	}()
 	i.serve(w)

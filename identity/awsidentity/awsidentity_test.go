@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -234,9 +235,19 @@ func newHandler(t *testing.T, identify func(*http.Request) (*auth.TokenInfo, err
 	}))
 }
 
+// authorized is what a JWT authorizer says of a token that is good until a time.
+func authorized(until time.Time) object {
+	return object{"authorizer": object{"jwt": object{"claims": object{
+		"iss": "https://issuer.example", "sub": "alice", "exp": strconv.FormatInt(until.Unix(), 10),
+	}}}}
+}
+
 func TestARouteWithoutItsAuthorizerServesNobody(t *testing.T) {
 	h := newHandler(t, awsidentity.JWTAuthorizer())
-	assert.Equal(t, http.StatusOK, invoke(t, h, event(t, "http", nil)).StatusCode)
+	assert.Equal(t, http.StatusOK, invoke(t, h, event(t, "http", authorized(time.Now().Add(time.Hour)))).StatusCode)
+	expired := invoke(t, h, event(t, "http", authorized(time.Now().Add(-time.Second))))
+	assert.Equal(t, http.StatusUnauthorized, expired.StatusCode, "whatever the gateway still has in its cache")
+	assert.Contains(t, expired.header("WWW-Authenticate"), `error="invalid_token"`)
 	assert.Equal(t, http.StatusUnauthorized, invoke(t, h, event(t, "http", object{"authorizer": nil})).StatusCode)
 	h = newHandler(t, identity.Optional(awsidentity.JWTAuthorizer()))
 	assert.Equal(t, http.StatusOK, invoke(t, h, event(t, "http", object{"authorizer": nil})).StatusCode)
