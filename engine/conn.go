@@ -123,6 +123,8 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 			c.client.Ask(msg.Method, msg.Params, func(result json.RawMessage, err *jsonrpc.Error) {
 				once.Do(func() { go c.answer(id, result, err) }) // Ask may answer at once, while we hold the lock
 			})
+		case msg.Method == "notifications/cancelled":
+			// It names a question by the id that it has in here: the client knows none such.
 		case !over:
 			c.client.Notify(msg.Method, c.progress.restore(msg.Method, msg.Params))
 		}

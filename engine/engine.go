@@ -25,6 +25,8 @@ type Engine interface {
 	Notify(ctx context.Context, m *Message) error
 	// ToolSchema gives the input schema of a tool, or false if the server lists no such tool. It may be some seconds old.
 	ToolSchema(ctx context.Context, name string) (json.RawMessage, bool, error)
+	// Discover gives what the server answers to server/discover: what it can do, whoever asks.
+	Discover(ctx context.Context) (json.RawMessage, error)
 }
 
 // A Message is one request or notification of a client, with what belongs to it.

@@ -26,8 +26,9 @@ type run struct {
 
 type runKey struct{}
 
-// Internal says that ctx belongs to a question of Hydrant's own to the server (it lists the tools to check Mcp-Param-*
-// headers), not to a client's request. Middleware of yours that filters or counts can let it pass.
+// Internal says that ctx belongs to a question of Hydrant's own to the server, not to a client's request: it lists the tools to
+// check Mcp-Param-* headers, and asks what the server announces before a stream waits for that. Middleware of yours that
+// filters, counts or asks who it is can let it pass.
 func Internal(ctx context.Context) bool {
 	r, ok := ctx.Value(runKey{}).(*run)
 	return ok && r.internal

@@ -45,6 +45,13 @@ func (e *sdk) ToolSchema(ctx context.Context, name string) (json.RawMessage, boo
 // internalVersion is the version at which Hydrant itself asks a server.
 const internalVersion = "2025-11-25"
 
+// Discover implements [Engine].
+func (e *sdk) Discover(ctx context.Context) (json.RawMessage, error) {
+	return e.call(ctx, &Message{Method: "server/discover", Params: json.RawMessage(
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`,
+	)}, nil, true)
+}
+
 func (e *sdk) listSchemas(ctx context.Context) (map[string]json.RawMessage, error) {
 	byName := map[string]json.RawMessage{}
 	m := &Message{Method: "tools/list", State: &State{ProtocolVersion: internalVersion, Initialized: true}}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdkjson "github.com/segmentio/encoding/json"
 
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
 )
@@ -73,6 +74,8 @@ func (e *sdk) call(ctx context.Context, m *Message, client Client, internal bool
 	}
 	select {
 	case <-c.responded:
+	case <-c.closed:
+		ss.Close()
 	case <-ctx.Done():
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
@@ -96,6 +99,9 @@ func (e *sdk) call(ctx context.Context, m *Message, client Client, internal bool
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.response == nil {
+		return nil, errClosed
+	}
 	if c.response.Error != nil {
 		return nil, wireError(m.Method, c.response.Error)
 	}
@@ -158,6 +164,9 @@ func (e *sdk) connect(ctx context.Context, c *conn, m *Message, internal bool) (
 	return ss, nil
 }
 
+// errClosed: the SDK itself has ended the session, because the process was too busy to answer its keep-alive.
+var errClosed = errors.New("the SDK has closed the session of a message before its response")
+
 // ErrState says that the state of a session cannot be restored.
 var ErrState = errors.New("the session's state cannot be restored")
 
@@ -171,7 +180,8 @@ func sessionState(s *State) (*mcp.ServerSessionState, error) {
 		LogLevel:                  mcp.LoggingLevel(s.LogLevel),
 	}
 	if len(s.InitializeParams) > 0 {
-		if err := json.Unmarshal(s.InitializeParams, state.InitializeParams); err != nil {
+		// As the SDK has read them, which is not how encoding/json does: what was ignored then must not come alive now.
+		if _, err := sdkjson.Parse(s.InitializeParams, state.InitializeParams, sdkjson.DontMatchCaseInsensitiveStructFields); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrState, err)
 		}
 	}

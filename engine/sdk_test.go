@@ -190,7 +190,9 @@ func TestNotificationsComeBeforeTheResponseAndNotAfter(t *testing.T) {
 }
 
 func TestKeepAliveNeverLeaks(t *testing.T) {
-	s := newServer(&mcp.ServerOptions{KeepAlive: time.Millisecond})
+	// However slow this machine is: the SDK would close the session of a process that does not answer in half of that time.
+	const patience = 1_000_000
+	s := newServer(&mcp.ServerOptions{KeepAlive: time.Millisecond, KeepAliveFailureThreshold: patience})
 	addTool(s, "wait", func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		for range 5 { // our own pings, between those of the keep-alive
 			if err := req.Session.Ping(ctx, nil); err != nil {
@@ -208,6 +210,16 @@ func TestKeepAliveNeverLeaks(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "done", firstText(t, result))
 	assert.Empty(t, client.got())
+}
+
+func TestASessionThatTheSDKClosesEndsItsCall(t *testing.T) {
+	s := newServer(&mcp.ServerOptions{KeepAlive: 1}) // no ping is answered in half of a nanosecond
+	addTool(s, "slow", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		time.Sleep(50 * time.Millisecond)
+		return text("done"), nil
+	})
+	_, err := New(s, nil).Call(t.Context(), call("slow"), &recorder{})
+	assert.ErrorIs(t, err, errClosed, "the SDK has dropped the response")
 }
 
 func TestQuestionsReachTheClient(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -163,6 +164,10 @@ func (q *request) body() ([]byte, *failure) {
 		return nil, errTooLarge(limit)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.http.Body, limit))
+	_ = http.NewResponseController(q.w).SetReadDeadline(time.Time{})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, errBodyTimeout(readWait)
+	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, errTooLarge(limit)
 	}
@@ -170,6 +175,19 @@ func (q *request) body() ([]byte, *failure) {
 		return nil, errParse(errors.New("it broke off")).because(err)
 	}
 	return body, nil
+}
+
+// readWait is how long a body may take to arrive.
+const readWait = time.Minute
+
+// boundBody bounds how long the body may take, also one that net/http still reads after a refusal. Where the reader has no
+// deadlines, its platform bounds it.
+func (q *request) boundBody() {
+	until := time.Now().Add(readWait)
+	if end := q.runtime.Deadline; !end.IsZero() && end.Add(-margin).Before(until) {
+		until = end.Add(-margin)
+	}
+	_ = http.NewResponseController(q.w).SetReadDeadline(until)
 }
 
 // flushes says whether a response writer, or what it wraps, can send what was written so far.

@@ -17,14 +17,19 @@ type answer struct {
 	streaming bool
 	responses []json.RawMessage
 	written   int64
-	broken    bool // the client cannot be reached any more
+	broken    bool   // the client cannot be reached any more
+	before    func() // is called before each wait for the client; may be nil
 }
 
 // keepAlive is how often a silent stream carries a comment: proxies cut what is idle.
 const keepAlive = 15 * time.Second
 
-// writeWait is how long one write may take.
-const writeWait = 10 * time.Second
+const (
+	// writeWait is how long a client may take nothing of what is written.
+	writeWait = 10 * time.Second
+	// piece is how much is written in that time, in bytes: a large response reaches a client on a slow line too.
+	piece = 64 << 10
+)
 
 // streams says whether something can go out before the response.
 func (a *answer) streams() bool { return a.accept.stream && !a.runtime.Buffered }
@@ -94,19 +99,32 @@ func (a *answer) comment() {
 }
 
 func (a *answer) write(b []byte) {
+	for len(b) > 0 && !a.broken {
+		a.wait(func(*http.ResponseController) error {
+			n, err := a.w.Write(b[:min(len(b), piece)])
+			a.written += int64(n)
+			b = b[n:]
+			if err == nil && context.Cause(a.http.Context()) == context.Canceled {
+				err = context.Canceled // net/http buffers: a write to nobody can succeed. Any other cause is the end of the process
+			}
+			return err
+		})
+	}
+}
+
+// wait does what the client may hold up. One that does not read must not hold up what else this goroutine does for the call.
+// Where the writer has no deadlines, its platform bounds it.
+func (a *answer) wait(do func(*http.ResponseController) error) {
 	if a.broken {
 		return
 	}
-	// A client that does not read must not hold up what else this goroutine does for the call. Where the writer has no
-	// deadlines, its platform bounds it.
+	if a.before != nil {
+		a.before()
+	}
 	control := http.NewResponseController(a.w)
 	_ = control.SetWriteDeadline(time.Now().Add(writeWait))
-	n, err := a.w.Write(b)
+	err := do(control)
 	_ = control.SetWriteDeadline(time.Time{})
-	a.written += int64(n)
-	if err == nil && context.Cause(a.http.Context()) == context.Canceled {
-		err = context.Canceled // net/http buffers: a write to nobody can succeed. Any other cause is the end of the process
-	}
 	a.lost(err)
 }
 
@@ -119,14 +137,9 @@ func (a *answer) lost(err error) {
 }
 
 func (a *answer) flush() {
-	if a.broken || a.runtime.Buffered {
-		return
+	if !a.runtime.Buffered {
+		a.wait((*http.ResponseController).Flush)
 	}
-	control := http.NewResponseController(a.w)
-	_ = control.SetWriteDeadline(time.Now().Add(writeWait))
-	err := control.Flush()
-	_ = control.SetWriteDeadline(time.Time{})
-	a.lost(err)
 }
 
 // end ends the response while the HTTP request goes on. Only HTTP/1.1 on a connection of our own can do that; elsewhere the
@@ -137,6 +150,7 @@ func (a *answer) end() {
 		return
 	}
 	a.broken = true
+	_ = conn.SetWriteDeadline(time.Now().Add(writeWait)) // whoever takes over a connection gets it without
 	if a.http.ProtoAtLeast(1, 1) {
 		_, _ = conn.Write([]byte("0\r\n\r\n")) // the last chunk; the headers of a stream have no length
 	}

@@ -50,6 +50,7 @@ type call struct {
 	told    watched
 	toldOf  int       // of how many questions, from the first on
 	cancels int64     // the session's cancellations that are none of ours
+	beaten  time.Time // when the lease was renewed
 	lives   time.Time // how long the session does, at least, unless the client ends it
 }
 
@@ -112,7 +113,7 @@ func (c *call) conduct(ctx context.Context, state *engine.State) *failure {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	x := c.x
-	c.cancel, c.pending = cancel, map[string]*question{}
+	c.cancel, c.pending, c.beaten = cancel, map[string]*question{}, time.Now()
 	c.out = newOutgoing(c.mayAsk)
 	if x.session != nil {
 		x.key = x.session.Key // what a request changes of its session is nobody else's to read meanwhile
@@ -150,13 +151,19 @@ func (c *call) relay(ctx context.Context, done <-chan outcome) outcome {
 	defer silence.Stop()
 	look := newTimer(0) // for cancellations and answers
 	defer look.Stop()
-	if c.policy.durable {
+	if c.session != "" {
 		look.Reset(cancelAfter)
 	}
 	if c.policy.durable && c.mayStream() && !c.accept.json {
 		c.begin(ctx) // it becomes a stream anyway: then one that can be resumed from its start
 	}
 	defer func() { c.told.stop() }()
+	c.before = func() { // a client that hardly reads does not make this a call whose process is dead
+		if time.Since(c.beaten) >= heartbeat/2 {
+			c.beat(ctx)
+		}
+	}
+	defer func() { c.before = nil }()
 	for {
 		select {
 		case <-c.out.ready:
@@ -214,7 +221,7 @@ func (c *call) begin(ctx context.Context) {
 		if box, err := c.x.openOutbox(ctx); err != nil {
 			c.unresumable(ctx, err)
 		} else {
-			c.box = box
+			c.box, c.beaten = box, time.Now()
 		}
 	}
 	c.open()
@@ -280,6 +287,9 @@ func (c *call) forward(ctx context.Context) {
 		}
 	}
 	for i, msg := range msgs {
+		if ctx.Err() != nil {
+			return // the call is over, however much its client has yet to read
+		}
 		id := ""
 		if ids != nil {
 			id = ids[i]
@@ -308,6 +318,7 @@ func (c *call) withoutQuestions(items []item) (msgs []json.RawMessage) {
 
 // beat says that the call lives, and gives how soon to say so again.
 func (c *call) beat(ctx context.Context) time.Duration {
+	c.beaten = time.Now()
 	if c.box == nil {
 		return heartbeat
 	}

@@ -157,7 +157,11 @@ func (h *Handler) legacyVersions() []string {
 // eraOfStream is the era of a GET or DELETE. Both exist in the legacy era only.
 func (h *Handler) eraOfStream(q *request) (era, *failure) {
 	session := q.http.Header.Get(headerSession) != ""
-	switch h.classify(q.http.Header.Get(headerVersion)) {
+	version, f := q.one(headerVersion)
+	if f != nil {
+		return nil, f
+	}
+	switch h.classify(version) {
 	case modern, unknown:
 		if !session {
 			return nil, errMethod(http.MethodPost)

@@ -1,11 +1,14 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -45,8 +48,16 @@ func (e legacySessions) rehydrate(ctx context.Context, x *exchange) (*engine.Sta
 		}
 	}
 	x.session = s
-	if f := e.checkSubscription(x); f != nil {
-		return nil, f
+	switch x.msg.method {
+	case "logging/setLevel":
+		if level := stringParam(x.msg, "level"); !slices.Contains(logLevels, level) {
+			return nil, refuse(http.StatusOK, jsonrpc.CodeInvalidParams, slog.LevelDebug,
+				"params.level must be one of %s", strings.Join(logLevels, ", "))
+		}
+	case "resources/subscribe":
+		if f := e.checkSubscription(s, stringParam(x.msg, "uri")); f != nil {
+			return nil, f
+		}
 	}
 	if x.msg.kind == aRequest {
 		x.msg.params = stripRounds(x.msg)
@@ -88,16 +99,19 @@ func stripRounds(m message) json.RawMessage {
 	return rawjson.Delete(m.params, "requestState", "inputResponses")
 }
 
-func (e legacySessions) checkSubscription(x *exchange) *failure {
-	if x.msg.method != "resources/subscribe" {
+// logLevels are the levels of log messages (2025-11-25, server/utilities/logging).
+var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// checkSubscription says whether a session may have one more.
+func (e legacySessions) checkSubscription(s *store.Session, uri string) *failure {
+	if slices.Contains(s.Subscriptions, uri) {
 		return nil
 	}
-	uri := stringParam(x.msg, "uri")
 	total := len(uri)
-	for _, u := range x.session.Subscriptions {
+	for _, u := range s.Subscriptions {
 		total += len(u)
 	}
-	if len(uri) > maxURI || total > maxURIs || len(x.session.Subscriptions) >= e.h.opts.MaxSubscriptions {
+	if len(uri) > maxURI || total > maxURIs || len(s.Subscriptions) >= e.h.opts.MaxSubscriptions {
 		return refuse(http.StatusOK, jsonrpc.CodeInvalidParams, levelLimit,
 			"too many subscriptions, or too long ones: a session may have %d, of %d bytes each and %d together",
 			e.h.opts.MaxSubscriptions, maxURI, maxURIs)
@@ -150,13 +164,15 @@ func (e legacySessions) settle(ctx context.Context, x *exchange, result json.Raw
 		})
 	case "resources/subscribe":
 		uri := stringParam(x.msg, "uri")
-		return result, e.changeSubscriptions(ctx, x, func(s *store.Session) bool {
-			if slices.Contains(s.Subscriptions, uri) {
+		var over *failure // others of the session's may have been faster
+		f := e.changeSubscriptions(ctx, x, func(s *store.Session) bool {
+			if over = e.checkSubscription(s, uri); over != nil || slices.Contains(s.Subscriptions, uri) {
 				return false
 			}
 			s.Subscriptions = append(s.Subscriptions, uri)
 			return true
 		})
+		return result, cmp.Or(f, over)
 	case "resources/unsubscribe":
 		uri := stringParam(x.msg, "uri")
 		return result, e.changeSubscriptions(ctx, x, func(s *store.Session) bool {

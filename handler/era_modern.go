@@ -124,6 +124,9 @@ func (e modernEra) serve(ctx context.Context, a *answer, x *exchange, state *eng
 	if x.msg.method == "subscriptions/listen" {
 		return e.listen(ctx, a, x)
 	}
+	if f := x.useUp(ctx); f != nil {
+		return f
+	}
 	return a.conduct(ctx, x, state)
 }
 

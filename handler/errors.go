@@ -80,6 +80,11 @@ func errBusy(format string, args ...any) *failure {
 	return refuse(http.StatusTooManyRequests, jsonrpc.CodeInternalError, slog.LevelInfo, format, args...).tryAgain()
 }
 
+// errTopics: there may be room elsewhere, or in a while.
+func errTopics() *failure {
+	return errBusy("this process watches %d resources for its streams already", maxTopics)
+}
+
 func errMediaType(got string) *failure {
 	return refuse(http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, slog.LevelDebug,
 		"Content-Type must be application/json in UTF-8, without Content-Encoding, not %q", got)
@@ -93,6 +98,11 @@ func errAccept() *failure {
 func errAcceptStream() *failure {
 	return refuse(http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, slog.LevelDebug,
 		"Accept must allow text/event-stream")
+}
+
+func errBodyTimeout(wait time.Duration) *failure {
+	return refuse(http.StatusRequestTimeout, jsonrpc.CodeParseError, slog.LevelInfo,
+		"the body has not arrived in time: it has %v, and no longer than the runtime gives the request", wait)
 }
 
 func errTooLarge(limit int64) *failure {

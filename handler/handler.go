@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/cors"
@@ -78,6 +79,9 @@ func (h *Handler) newEngine(server *mcp.Server) engine.Engine {
 // ServeHTTP implements [http.Handler]. When it returns, nothing of Hydrant's is left running for the request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &request{h: h, w: w, http: r, runtime: runtimeOf(r.Context())}
+	if r.Method == http.MethodPost {
+		q.boundBody()
+	}
 	done, f := h.admit(q)
 	if done {
 		return
@@ -196,12 +200,24 @@ func (h *Handler) postBatch(a *answer, msgs []message) *failure {
 	}
 	// What is only acknowledged comes first: if it cannot be made safe, the batch fails before anything has run.
 	requests := 0
+	var first, cancels []message
 	for _, m := range msgs {
 		if m.kind == aRequest {
 			requests++
 			continue
 		}
+		if m.method == "notifications/cancelled" {
+			if cancels = append(cancels, m); len(cancels) > 1 {
+				continue // goes with the first: the session is written once for all
+			}
+		}
+		first = append(first, m)
+	}
+	for _, m := range first {
 		x := begin(m)
+		if m.method == "notifications/cancelled" {
+			x.more = cancels[1:]
+		}
 		ctx, stop := x.context()
 		f := x.take(ctx)
 		stop()
@@ -210,11 +226,21 @@ func (h *Handler) postBatch(a *answer, msgs []message) *failure {
 			return f
 		}
 	}
+	read := time.Now()
 	for _, m := range msgs {
 		if m.kind != aRequest {
 			continue
 		}
+		if f == nil && time.Since(read) >= cancelAfter { // the client may have ended its session meanwhile
+			read = time.Now()
+			shared, f = e.openBatch(outer.Context(), a.request)
+		}
 		x := begin(m)
+		if f != nil {
+			x.op.end(f)
+			a.respond(f.encode(m.id))
+			continue
+		}
 		f := a.serve(x)
 		x.op.end(f)
 		if f != nil {

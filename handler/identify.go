@@ -100,6 +100,9 @@ func (h *Handler) verify(q *request) *failure {
 		return nil
 	case refused.status == http.StatusForbidden:
 		return h.errScope(q.http, h.opts.Scopes)
+	case refused.status == http.StatusBadRequest: // auth.ErrOAuth
+		return errInvalid("the credentials are not what OAuth allows").
+			with("WWW-Authenticate", h.challenge(q.http, "invalid_request", nil))
 	case refused.status == http.StatusUnauthorized && q.http.Header.Get("Authorization") == "":
 		return h.errToken(q.http, "")
 	case refused.status == http.StatusUnauthorized:
@@ -115,16 +118,22 @@ func (q *request) admitTool(method, name string) *failure {
 	}
 	needed := q.h.opts.ToolScopes(name)
 	for _, scope := range needed {
-		if q.token == nil || !slices.Contains(q.token.Scopes, scope) {
+		if q.token == nil { // not a token that lacks something
+			return errUnauthorized().with("WWW-Authenticate", q.h.challenge(q.http, "", needed))
+		}
+		if !slices.Contains(q.token.Scopes, scope) {
 			return q.h.errScope(q.http, needed)
 		}
 	}
 	return nil
 }
 
+func errUnauthorized() *failure {
+	return refuse(http.StatusUnauthorized, jsonrpc.CodeInvalidRequest, slog.LevelInfo, "a valid bearer token is needed")
+}
+
 func (h *Handler) errToken(r *http.Request, problem string) *failure {
-	return refuse(http.StatusUnauthorized, jsonrpc.CodeInvalidRequest, slog.LevelInfo, "a valid bearer token is needed").
-		with("WWW-Authenticate", h.challenge(r, problem, h.opts.Scopes))
+	return errUnauthorized().with("WWW-Authenticate", h.challenge(r, problem, h.opts.Scopes))
 }
 
 func (h *Handler) errScope(r *http.Request, needed []string) *failure {

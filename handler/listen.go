@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/hydrant-mcp/hydrant/engine"
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
@@ -27,19 +30,21 @@ type listener struct {
 	also    store.Watched              // what decides, besides the topics, what is to be done
 }
 
-// add makes the listener announce a topic with a message. What has happened to the topic so far is not announced, unless
-// missed: then it may be, once more than needed.
-func (l *listener) add(topic string, msg json.RawMessage) {
+// add makes the listener announce a topic with a message, from now on. It says whether this process can watch so many.
+func (l *listener) add(topic string, msg json.RawMessage) bool {
 	if l.message == nil {
 		l.message, l.seen = map[string]json.RawMessage{}, map[string]int64{}
 	}
 	if _, ok := l.message[topic]; ok {
-		return
+		return true
+	}
+	if !l.h.topics.join(topic) {
+		return false
 	}
 	l.topics = append(l.topics, topic)
 	l.message[topic] = msg
 	l.altered = true
-	l.h.topics.join([]string{topic})
+	return true
 }
 
 func (l *listener) remove(topic string) {
@@ -210,11 +215,13 @@ func (e legacySessions) standalone(ctx context.Context, a *answer, s *store.Sess
 	defer done()
 	l := &listener{answer: a}
 	defer l.close()
-	l.add(sessionTopic(s.Key), nil) // rises with the session's subscriptions
+	room := l.add(sessionTopic(s.Key), nil) // rises with the session's subscriptions
 	for _, kind := range []ListKind{ListTools, ListPrompts, ListResources} {
-		l.add(listTopic(a.name, kind), encodeNotification("notifications/"+string(kind)+"/list_changed", nil))
+		room = l.add(listTopic(a.name, kind), encodeNotification("notifications/"+string(kind)+"/list_changed", nil)) && room
 	}
-	l.subscribe(s.Subscriptions)
+	if room = l.subscribe(s.Subscriptions) && room; !room {
+		return errTopics()
+	}
 	if err := l.start(ctx); err != nil {
 		return errStore(err)
 	}
@@ -235,7 +242,9 @@ func (e legacySessions) standalone(ctx context.Context, a *answer, s *store.Sess
 			return uncertain
 		}
 		// A subscription that is new to this stream starts from nothing: what has risen since it was made is announced.
-		l.subscribe(fresh.Subscriptions)
+		if !l.subscribe(fresh.Subscriptions) {
+			e.h.log(a.request, errTopics()) // it is tried again
+		}
 		v, l.told = e.holds(ctx, place)
 		return v
 	}
@@ -247,16 +256,20 @@ func (e legacySessions) standalone(ctx context.Context, a *answer, s *store.Sess
 	return nil
 }
 
-// subscribe makes the listener announce the resources that the session has subscribed to, and no others.
-func (l *listener) subscribe(uris []string) {
+// subscribe makes the listener announce the resources that the session has subscribed to, and no others. It says whether
+// there is room for all.
+func (l *listener) subscribe(uris []string) (room bool) {
+	room = true
 	for _, uri := range uris {
-		l.add(resourceTopic(l.name, uri), encodeNotification("notifications/resources/updated", resourceParams(uri, nil)))
+		msg := encodeNotification("notifications/resources/updated", resourceParams(uri, nil))
+		room = l.add(resourceTopic(l.name, uri), msg) && room
 	}
 	for topic := range l.message {
 		if uri, ok := resourceOf(l.name, topic); ok && !slices.Contains(uris, uri) {
 			l.remove(topic)
 		}
 	}
+	return room
 }
 
 // goOnFrom begins where another stream has ended.
@@ -273,16 +286,20 @@ func streamKey(sessionKey string) string { return "stream-" + sessionKey }
 // takeOver makes this the stream of the session. It gives the record that says so, and what the stream before, if it has
 // ended, had announced.
 func (e legacySessions) takeOver(ctx context.Context, s *store.Session) (place *store.Exchange, seen map[string]int64, err error) {
-	owner := newKey()
+	owner, key, missing := newKey(), streamKey(s.Key), false
 	const tries = 10
 	for range tries {
-		x, err := e.h.store.Exchange(ctx, streamKey(s.Key))
+		x, err := e.h.store.Exchange(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
+			if missing { // it is there, and has expired: the database has not removed it yet, which can take days
+				key, missing = key+"+", false
+				continue
+			}
 			x = &store.Exchange{
-				Key: streamKey(s.Key), Session: s.Key, Owner: owner, Lease: time.Now(), Expires: time.Now().Add(streamLife),
+				Key: key, Session: s.Key, Owner: owner, Lease: time.Now(), Expires: time.Now().Add(streamLife),
 			}
 			err = e.h.store.CreateExchange(ctx, x)
-			if errors.Is(err, store.ErrExists) {
+			if missing = errors.Is(err, store.ErrExists); missing {
 				continue
 			}
 			return x, nil, err
@@ -355,11 +372,22 @@ func (e modernEra) listen(ctx context.Context, a *answer, x *exchange) *failure 
 	defer l.close()
 	honoured := json.RawMessage(`{}`)
 	if a.streams() && e.h.store != nil {
+		done, f := e.h.busy.stream("", &e.h.opts)
+		if f != nil {
+			return f
+		}
+		defer done()
 		caps, f := x.serverCapabilities(ctx)
 		if f != nil {
 			return f
 		}
-		if honoured, f = l.want(wanted, caps, meta); f != nil {
+		var uris []string
+		if honoured, uris, f = l.want(wanted, caps, meta); f != nil {
+			return f
+		}
+		unsubscribe, f := x.subscribe(ctx, uris)
+		defer unsubscribe()
+		if f != nil {
 			return f
 		}
 		if err := l.start(ctx); err != nil {
@@ -369,13 +397,7 @@ func (e modernEra) listen(ctx context.Context, a *answer, x *exchange) *failure 
 	ack := encodeNotification("notifications/subscriptions/acknowledged",
 		concat([]byte(`{"_meta":`), meta, []byte(`,"notifications":`), honoured, []byte(`}`)))
 	result := encodeResult(x.msg.id, concat([]byte(`{"resultType":"complete","_meta":`), meta, []byte(`}`)))
-	if len(l.topics) > 0 {
-		done, f := e.h.busy.stream("", &e.h.opts)
-		if f != nil {
-			return f
-		}
-		defer done()
-	}
+	x.msg.id, x.msg.params, x.msg.meta = bytes.Clone(x.msg.id), nil, nil // the stream is not to keep the whole body
 	if a.accept.stream {
 		a.event(ack)
 	}
@@ -386,36 +408,76 @@ func (e modernEra) listen(ctx context.Context, a *answer, x *exchange) *failure 
 	return nil
 }
 
-// want registers what the client wants and the server announces, and gives it in the form in which it is acknowledged.
-func (l *listener) want(wanted, caps, meta json.RawMessage) (honoured json.RawMessage, f *failure) {
+// subscribe has the server subscribe the client to resources, as it would for a legacy one: it may refuse, and it may have to
+// know. The result, never nil, takes that back.
+func (x *exchange) subscribe(ctx context.Context, uris []string) (unsubscribe func(), f *failure) {
+	info := rawjson.Set(nil, "protocolVersion", encode(version20251125))
+	for key, from := range map[string]string{"capabilities": metaCapabilities, "clientInfo": metaClientInfo} {
+		if v, ok := rawjson.Get(x.msg.meta, from); ok {
+			info = rawjson.Set(info, key, v)
+		}
+	}
+	m := x.message(&engine.State{ProtocolVersion: version20251125, InitializeParams: info, Initialized: true})
+	unsubscribe = func() {}
+	for i, uri := range uris {
+		m.Method, m.Params = "resources/subscribe", resourceParams(uri, nil)
+		if _, err := x.engine.Call(ctx, m, newOutgoing(x.mayNotAsk)); err != nil {
+			return unsubscribe, errCall(cause(ctx, err), x.era.status)
+		}
+		unsubscribe = func() {
+			ctx, stop := toStore(ctx)
+			defer stop()
+			m.Method = "resources/unsubscribe"
+			for _, uri := range uris[:i+1] {
+				m.Params = resourceParams(uri, nil)
+				if _, err := x.engine.Call(ctx, m, newOutgoing(x.mayNotAsk)); err != nil {
+					x.h.opts.Logger.DebugContext(ctx, "the server did not unsubscribe a client that has gone", "error", err)
+				}
+			}
+		}
+	}
+	return unsubscribe, nil
+}
+
+// mayNotAsk refuses questions where nobody could answer them.
+func (x *exchange) mayNotAsk(method string, _ json.RawMessage) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the client cannot be asked (" + method + ") by " + x.msg.method}
+}
+
+// want registers what the client wants and the server announces, and gives it in the form in which it is acknowledged, with
+// the resources among it.
+func (l *listener) want(wanted, caps, meta json.RawMessage) (honoured json.RawMessage, resources []string, f *failure) {
 	honoured = json.RawMessage(`{}`)
 	params := concat([]byte(`{"_meta":`), meta, []byte(`}`))
 	for _, kind := range []ListKind{ListTools, ListPrompts, ListResources} {
 		key := string(kind) + "ListChanged"
 		if isTrue(wanted, key) && isTrue(caps, string(kind), "listChanged") {
 			honoured = rawjson.Set(honoured, key, json.RawMessage("true"))
-			l.add(listTopic(l.name, kind), encodeNotification("notifications/"+string(kind)+"/list_changed", params))
+			if !l.add(listTopic(l.name, kind), encodeNotification("notifications/"+string(kind)+"/list_changed", params)) {
+				return nil, nil, errTopics()
+			}
 		}
 	}
 	uris, _ := rawjson.Get(wanted, "resourceSubscriptions")
 	elements := rawjson.Elements(uris)
 	if len(elements) == 0 || !isTrue(caps, "resources", "subscribe") {
-		return honoured, nil
+		return honoured, nil, nil
 	}
-	if !l.h.topics.room(len(elements)) {
-		return nil, errBusy("this process watches too many resources already")
-	}
-	if len(elements) > l.h.opts.MaxSubscriptions {
-		return nil, errParams("at most %d resources can be subscribed to in one request", l.h.opts.MaxSubscriptions)
+	if len(elements) > l.h.opts.MaxSubscriptions || len(uris) > maxURIs {
+		return nil, nil, errParams("at most %d resources can be subscribed to in one request, of %d bytes together",
+			l.h.opts.MaxSubscriptions, maxURIs)
 	}
 	for _, raw := range elements {
 		uri, ok := rawjson.String(raw)
 		if !ok || len(uri) > maxURI {
-			return nil, errParams("params.notifications.resourceSubscriptions must have strings of at most %d bytes", maxURI)
+			return nil, nil, errParams("params.notifications.resourceSubscriptions must have strings of at most %d bytes", maxURI)
 		}
-		l.add(resourceTopic(l.name, uri), encodeNotification("notifications/resources/updated", resourceParams(uri, meta)))
+		if !l.add(resourceTopic(l.name, uri), encodeNotification("notifications/resources/updated", resourceParams(uri, meta))) {
+			return nil, nil, errTopics()
+		}
+		resources = append(resources, uri)
 	}
-	return rawjson.Set(honoured, "resourceSubscriptions", uris), nil
+	return rawjson.Set(honoured, "resourceSubscriptions", uris), resources, nil
 }
 
 func resourceParams(uri string, meta json.RawMessage) json.RawMessage {
@@ -436,10 +498,7 @@ func isTrue(v json.RawMessage, path ...string) bool {
 
 // serverCapabilities asks the server what it announces.
 func (q *request) serverCapabilities(ctx context.Context) (json.RawMessage, *failure) {
-	meta := concat([]byte(`{`), encode(metaVersion), []byte(`:`), encode(version20260728), []byte(`,`),
-		encode(metaCapabilities), []byte(`:{}}`))
-	m := &engine.Message{Method: "server/discover", Params: concat([]byte(`{"_meta":`), meta, []byte(`}`))}
-	result, err := q.engine.Call(ctx, m, newOutgoing(nil))
+	result, err := q.engine.Discover(ctx)
 	if err != nil {
 		return nil, errCall(cause(ctx, err), modernEra{}.status)
 	}

@@ -206,7 +206,9 @@ func TestManyStreamsReadTheirTopicsTogether(t *testing.T) {
 	var topics [][]string
 	for i := range streams {
 		topics = append(topics, []string{"common", fmt.Sprint("own", i)})
-		h.join(topics[i])
+		for _, name := range topics[i] {
+			h.join(name)
+		}
 	}
 	for _, own := range topics {
 		_, err := h.current(t.Context(), st, own, topicEvery)
@@ -272,7 +274,7 @@ func TestTopicsAreReadForOthersToo(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	st := &countingTopics{Store: memory.New(), before: leave}
 	h := hub{reading: ctxmutex.New()}
-	h.join([]string{"t"})
+	h.join("t")
 	_, err := h.current(ctx, st, []string{"t"}, 0)
 	require.NoError(t, err)
 
@@ -300,7 +302,7 @@ func TestStreamsThatAreToldReadTogether(t *testing.T) {
 	h := hub{reading: ctxmutex.New()}
 	var wg sync.WaitGroup
 	read := func(name string) {
-		h.join([]string{name})
+		h.join(name)
 		wg.Go(func() {
 			_, err := h.current(t.Context(), st, []string{name}, 0)
 			assert.NoError(t, err)

@@ -46,6 +46,8 @@ type exchangeData struct {
 	Method string          `json:"method"`
 	// Token is the progress token of the request.
 	Token json.RawMessage `json:"token,omitempty"`
+	// Cancels is how many cancellations the session had when the exchange began; nil in records of versions before it.
+	Cancels *int64 `json:"cancels,omitempty"`
 	// Started is when the exchange began, in Unix seconds.
 	Started int64 `json:"started"`
 }
@@ -64,7 +66,7 @@ func (x *exchange) newOutbox(ctx context.Context, state string) (*outbox, error)
 		State:   state,
 		Owner:   newKey(),
 		Lease:   now.Add(lease),
-		Data:    encode(exchangeData{ID: x.msg.id, Method: x.msg.method, Token: token, Started: now.Unix()}),
+		Data:    encode(exchangeData{x.msg.id, x.msg.method, token, &x.session.Cancels, now.Unix()}),
 		Expires: now.Add(x.h.opts.CallTimeout + retention),
 	}
 	return &outbox{store: x.h.store, keys: keys, record: record, id: x.eventID(record), busy: &x.h.busy}, nil

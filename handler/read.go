@@ -33,6 +33,9 @@ type message struct {
 // maxKeys bounds the keys of a message, of its params and of its _meta; arguments may have any number.
 const maxKeys = 1000
 
+// maxMethod bounds the name of a method, in bytes: on resumable streams it is stored.
+const maxMethod = 256
+
 // read takes a body apart: one message, or the messages of a batch. For a message that is invalid it gives what could be
 // read, so that the error can carry the id.
 func (h *Handler) read(body []byte) (msgs []message, batch bool, f *failure) {
@@ -121,6 +124,9 @@ func readMessage(raw json.RawMessage, maxID int) (m message, err error) {
 	var ok bool
 	if m.method, ok = rawjson.String(method); !ok || m.method == "" {
 		return m, errors.New(`"method" must be a string, and not empty`)
+	}
+	if len(m.method) > maxMethod {
+		return m, fmt.Errorf(`"method" is longer than %d bytes`, maxMethod)
 	}
 	if !hasID {
 		m.kind = aNotification

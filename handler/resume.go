@@ -16,11 +16,14 @@ import (
 // resumability and redelivery).
 type reader struct {
 	*answer
-	keys    keyring
-	at      eventID // what the client has
-	record  *store.Exchange
-	data    exchangeData
-	session *store.Session
+	keys   keyring
+	at     eventID // what the client has
+	record *store.Exchange
+	data   exchangeData
+
+	session     *store.Session
+	sessionRead time.Time
+	ended       bool // the session, by its client
 
 	round   *roundData // that is asking
 	roundNo int
@@ -50,6 +53,7 @@ func (r *reader) watch(ctx context.Context) (begun bool) {
 		for _, slot := range r.round.Slots {
 			w.Slots = append(w.Slots, store.Slot{Exchange: r.at.Exchange, Question: slot})
 		}
+		w.Session = r.session.Key // the client may cancel
 	}
 	if at == r.watchedAt && (r.watched.changed != nil || r.watched.refused()) {
 		return false
@@ -77,7 +81,7 @@ func (e legacySessions) resume(ctx context.Context, a *answer) *failure {
 	if err != nil {
 		return errStore(err)
 	}
-	r := &reader{answer: a, keys: keys, session: s, waiting: time.Now()}
+	r := &reader{answer: a, keys: keys, session: s, sessionRead: time.Now(), waiting: time.Now()}
 	// One and the same for an id that is malformed, forged, too old or another session's: there is nothing to be learnt.
 	if !keys.open(purposeEvent, token, &r.at) || !r.at.belongs(s.Key, a.principal) || r.at.over(time.Now()) {
 		return errInvalid("there is no stream with this Last-Event-ID")
@@ -277,6 +281,7 @@ func (r *reader) look(ctx context.Context) (done bool, err error) {
 		return true, nil
 	}
 	r.looked, r.record, r.told = time.Now(), record, false
+	r.at.Until = max(r.at.Until, record.Expires.Unix()) // each round of questions keeps it longer
 	if r.data.Method == "" {
 		if err := json.Unmarshal(record.Data, &r.data); err != nil {
 			return false, store.Wrap("read an exchange", store.ErrCorrupt, err)

@@ -66,7 +66,7 @@ func TestAHeartbeatThatHappenedThoughItFailedIsOurs(t *testing.T) {
 	e := open(t, setup{}, true)
 	a := e.makeAmbiguous()
 	s := e.session(version20251125)
-	x := &exchange{request: &request{h: New(testServer(), a, nil), name: defaultName}, key: e.stored(s).Key,
+	x := &exchange{request: &request{h: New(testServer(), a, nil), name: defaultName}, key: e.stored(s).Key, session: e.stored(s),
 		msg: message{id: json.RawMessage("1"), method: "tools/call"}}
 	box, err := x.openOutbox(t.Context())
 	require.NoError(t, err)

@@ -24,6 +24,7 @@ const (
 type exchange struct {
 	*request
 	msg        message
+	more       []message // of a batch that are like it, and are handled with it
 	op         *operation
 	era        era
 	session    *store.Session     // legacy, once it is known
@@ -32,6 +33,8 @@ type exchange struct {
 	minted     string             // the id of a new session, for the client
 	slots      []string           // of the inbox, one for each question
 	hang       chan time.Duration // takes the tool's wish to end the stream
+
+	opened sealed // the requestState that came with it
 
 	suspendable bool // questions of the handler's suspend the call
 	round       int  // how many rounds it has had

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ type sealed struct {
 	State  *string `json:"s,omitempty"` // the handler's own; nil when it gave none
 	Until  int64   `json:"e"`           // Unix seconds
 	Serial string  `json:"n"`           // for single use
+	// Asked are the keys of the questions that it goes with: an answer to anything else was not asked for. It is nil in what
+	// versions before it have sealed.
+	Asked []string `json:"q"`
 }
 
 // sealState puts a result's requestState under seal.
@@ -41,6 +45,11 @@ func (x *exchange) sealState(ctx context.Context, result json.RawMessage) (json.
 		if own, ok := rawjson.String(raw); ok {
 			s.State = &own
 		}
+	}
+	requests, _ := rawjson.Get(result, "inputRequests")
+	s.Asked = []string{}
+	for _, r := range rawjson.Members(requests) {
+		s.Asked = append(s.Asked, r.Key)
 	}
 	token := keys.seal(encode(s), x.binding())
 	return rawjson.Set(result, "requestState", encode(token)), nil
@@ -58,7 +67,7 @@ func withoutState(method string, result json.RawMessage) json.RawMessage {
 // handler does not run.
 func (x *exchange) openState(ctx context.Context) *failure {
 	token, hasState := rawjson.Get(x.msg.params, "requestState")
-	_, hasResponses := rawjson.Get(x.msg.params, "inputResponses")
+	responses, hasResponses := rawjson.Get(x.msg.params, "inputResponses")
 	if !hasState && !hasResponses {
 		return nil
 	}
@@ -84,11 +93,12 @@ func (x *exchange) openState(ctx context.Context) *failure {
 	if time.Now().Unix() > s.Until {
 		return errState("it has expired")
 	}
-	if x.h.opts.SingleUseState {
-		if f := x.useUp(ctx, s); f != nil {
-			return f
+	for _, r := range rawjson.Members(responses) {
+		if s.Asked != nil && !slices.Contains(s.Asked, r.Key) {
+			return errState("params.inputResponses has an answer to what was not asked")
 		}
 	}
+	x.opened = s
 	if s.State == nil {
 		x.msg.params = rawjson.Delete(x.msg.params, "requestState")
 	} else {
@@ -97,9 +107,14 @@ func (x *exchange) openState(ctx context.Context) *failure {
 	return nil
 }
 
-// useUp makes sure that a state is used for the first time. A write that fails may have happened: whose it is says what is
-// written.
-func (x *exchange) useUp(ctx context.Context, s sealed) *failure {
+// useUp makes sure that a state which is for one use is used for the first time. It comes last of what may refuse the call: a
+// client that is refused for something else must be able to come back. A write that fails may have happened: whose it is says
+// what is written.
+func (x *exchange) useUp(ctx context.Context) *failure {
+	s := x.opened
+	if !x.h.opts.SingleUseState || s.Serial == "" {
+		return nil
+	}
 	ctx, stop := toStore(ctx)
 	defer stop()
 	mine, until := []byte(newKey()), time.Unix(s.Until, 0).Add(time.Hour)
@@ -138,7 +153,7 @@ func (x *exchange) binding() []byte {
 
 // canonical gives JSON a form that does not depend on how a client writes it: clients parse arguments and write them anew.
 // Integers keep their digits, so that two that are the same float64 are not the same. No arguments are the same as empty
-// ones.
+// ones. What has a key twice stays as it is: decoders differ in what they make of it, and encoding/json merges both values.
 func canonical(v json.RawMessage) []byte {
 	if len(v) == 0 || rawjson.IsNull(v) {
 		return []byte("{}")
@@ -146,10 +161,42 @@ func canonical(v json.RawMessage) []byte {
 	d := json.NewDecoder(bytes.NewReader(v))
 	d.UseNumber()
 	var decoded any
-	if d.Decode(&decoded) != nil {
+	if d.Decode(&decoded) != nil || members(decoded) < colons(v) {
 		return v
 	}
 	return encode(uniform(decoded)) // sorts the keys
+}
+
+// members counts the members of all objects in a decoded value.
+func members(v any) (n int) {
+	switch v := v.(type) {
+	case map[string]any:
+		n = len(v)
+		for _, e := range v {
+			n += members(e)
+		}
+	case []any:
+		for _, e := range v {
+			n += members(e)
+		}
+	}
+	return n
+}
+
+// colons counts them in JSON, where each has one colon outside of strings.
+func colons(v json.RawMessage) (n int) {
+	inString := false
+	for i := 0; i < len(v); i++ {
+		switch {
+		case v[i] == '"':
+			inString = !inString
+		case v[i] == '\\' && inString:
+			i++
+		case v[i] == ':' && !inString:
+			n++
+		}
+	}
+	return n
 }
 
 // uniform writes the numbers of a decoded value in one way: 1.0 and 1e0 are 1.

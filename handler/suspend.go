@@ -233,12 +233,22 @@ func (c *call) storeRound(ctx context.Context, s *suspension) ([]json.RawMessage
 // and that this response is over.
 func (r *reader) continueRound(ctx context.Context) (done bool, err error) {
 	record := r.record
+	if err := r.refresh(ctx); err != nil {
+		return false, err
+	}
 	responses, complete, err := r.collect(ctx, record)
 	if err != nil {
 		return false, err
 	}
-	if !complete && time.Now().Before(record.Lease) {
+	var ended json.RawMessage
+	switch {
+	case r.cancelled():
+		ended = errCancelledCall().encode(r.data.ID)
+	case !complete && time.Now().Before(record.Lease):
 		return false, nil
+	case !complete:
+		ended = encodeResult(r.data.ID, toolError(
+			"The question was not answered in time. The call has ended; nothing of it is left running."))
 	}
 	raw := r.round.Request
 	x := &exchange{
@@ -254,9 +264,8 @@ func (r *reader) continueRound(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	box := &outbox{store: r.h.store, keys: r.keys, record: record, id: r.at.base(), seq: r.at.Seq, busy: &r.h.busy}
-	if !complete {
-		_, _, err := box.finish(call, encodeResult(r.data.ID, toolError(
-			"The question was not answered in time. The call has ended; nothing of it is left running.")))
+	if ended != nil {
+		_, _, err := box.finish(call, ended)
 		return false, err // the next step delivers it
 	}
 	x.msg.params = nextRound(raw, responses.result, responses.answers)
@@ -269,6 +278,30 @@ func (r *reader) continueRound(ctx context.Context) (done bool, err error) {
 		return false, f.cause
 	}
 	return true, nil
+}
+
+// refresh reads the session again, if this reader has waited since it did. One that has ended meanwhile has cancelled the call.
+func (r *reader) refresh(ctx context.Context) error {
+	if time.Since(r.sessionRead) < pollFast {
+		return nil
+	}
+	now := time.Now()
+	s, err := r.h.store.Session(ctx, r.session.Key)
+	if errors.Is(err, store.ErrNotFound) {
+		s, err = nil, nil
+	}
+	if err == nil {
+		r.ended, r.sessionRead = s == nil && now.Before(r.session.Expires), now
+		if s != nil {
+			r.session = s
+		}
+	}
+	return err
+}
+
+// cancelled says whether the client has cancelled the call.
+func (r *reader) cancelled() bool {
+	return r.ended || r.data.Cancels != nil && cancelledSince(r.session, *r.data.Cancels, r.data.ID)
 }
 
 // claim makes an exchange ours that waits for its next round. A claim that fails may have happened all the same: then it is

@@ -109,13 +109,6 @@ type topic struct {
 // maxTopics bounds what one process watches for all of its streams.
 const maxTopics = 50_000
 
-// room says whether n more topics can be watched.
-func (t *hub) room(n int) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.topics)+n <= maxTopics
-}
-
 // interval is how often topics are read: the more there are, the less often, so that a process with thousands of streams
 // costs about a hundred reads a second and not thousands.
 func (t *hub) interval() time.Duration {
@@ -127,18 +120,21 @@ func (t *hub) interval() time.Duration {
 // topicSeldom is the longest that an announcement may take to be seen.
 const topicSeldom = 30 * time.Second
 
-func (t *hub) join(names []string) {
+// join makes a topic one that is watched, if there is room for it.
+func (t *hub) join(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.topics == nil {
 		t.topics = map[string]*topic{}
 	}
-	for _, name := range names {
-		if t.topics[name] == nil {
-			t.topics[name] = &topic{}
+	if t.topics[name] == nil {
+		if len(t.topics) >= maxTopics {
+			return false
 		}
-		t.topics[name].streams++
+		t.topics[name] = &topic{}
 	}
+	t.topics[name].streams++
+	return true
 }
 
 func (t *hub) leave(names []string) {
@@ -153,7 +149,8 @@ func (t *hub) leave(names []string) {
 
 // current gives the versions of topics that the caller has joined, at most age old. What it reads for that it reads of
 // everybody's topics; at an age of zero, which is for one who knows that some of its own have risen, of those that somebody
-// waits for.
+// waits for. Its own come first, and those of the others only as far as there is time: nobody's many topics keep anybody from
+// hearing of its own.
 func (t *hub) current(ctx context.Context, st store.Store, names []string, age time.Duration) (map[string]int64, error) {
 	asked := time.Now()
 	oldest := asked.Add(-age) // also what others read while we wait for them is good
@@ -166,15 +163,16 @@ func (t *hub) current(ctx context.Context, st store.Store, names []string, age t
 	if err != nil {
 		return nil, err
 	}
-	if len(due) > 0 {
-		// For others as well: it does not end with our client.
-		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), topicWait)
-		defer stop()
-		began := time.Now()
-		versions, err := st.TopicVersions(bounded, due)
-		t.note(began, versions, err)
-		if err != nil {
-			return nil, err
+	for part := range slices.Chunk(due, topicsAtOnce) {
+		own := slices.Contains(names, part[0]) // they come first
+		if !own && time.Since(asked) > topicWait {
+			break
+		}
+		if err := t.read(ctx, st, part, own); err != nil {
+			if own {
+				return nil, err
+			}
+			break
 		}
 	}
 	t.mu.Lock()
@@ -187,11 +185,23 @@ func (t *hub) current(ctx context.Context, st store.Store, names []string, age t
 }
 
 const (
-	// topicWait bounds one reading of the topics: many streams may wait for it.
-	topicWait = 3 * time.Second
+	// topicsAtOnce is how many topics are read in one reading, and topicWait bounds it: many streams may wait for it.
+	topicsAtOnce = 1000
+	topicWait    = 3 * time.Second
 	// topicFailed is for how long one failure stands for all.
 	topicFailed = topicEvery * 9 / 10
 )
+
+// read reads the versions of topics. That the store fails stands for all, if it is for somebody's own topics.
+func (t *hub) read(ctx context.Context, st store.Store, names []string, own bool) error {
+	// For others as well: it does not end with our client.
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), topicWait)
+	defer stop()
+	began := time.Now()
+	versions, err := st.TopicVersions(ctx, names)
+	t.note(began, versions, err, own)
+	return err
+}
 
 // want notes that topics have to be read, unless they have been since a time.
 func (t *hub) want(names []string, since time.Time) {
@@ -216,18 +226,29 @@ func (t *hub) due(names []string, asked time.Time, everybodys bool) ([]string, e
 	if !slices.ContainsFunc(names, old) {
 		return nil, nil
 	}
-	var due []string
+	mine := make(map[string]bool, len(names))
+	for _, name := range names {
+		mine[name] = true
+	}
+	var due, others []string
 	for name := range t.topics {
-		if everybodys || old(name) { // whatever their age: what is read together stays together
+		switch {
+		case !everybodys && !old(name): // else whatever their age: what is read together stays together
+		case mine[name]:
 			due = append(due, name)
+		default:
+			others = append(others, name)
 		}
 	}
-	return due, nil
+	return append(due, others...), nil
 }
 
-func (t *hub) note(asked time.Time, versions map[string]int64, err error) {
+func (t *hub) note(asked time.Time, versions map[string]int64, err error, own bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err != nil && !own {
+		return
+	}
 	if t.err = err; err != nil {
 		t.failed = time.Now()
 		return

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/hydrant-mcp/hydrant/store"
@@ -127,12 +126,11 @@ func (c *call) lookAround(ctx context.Context) time.Duration {
 		}
 		return c.nextLook()
 	}
-	if fresh := min(int(s.Cancels-c.cancels), len(s.Cancelled)); fresh > 0 {
-		c.cancels = s.Cancels
-		if slices.Contains(s.Cancelled[len(s.Cancelled)-fresh:], canonicalID(c.x.msg.id)) {
-			c.cancel(errCancelled)
-		}
+	c.lives = s.Expires // other messages have renewed it
+	if cancelledSince(s, c.cancels, c.x.msg.id) {
+		c.cancel(errCancelled)
 	}
+	c.cancels = s.Cancels
 	return c.nextLook()
 }
 

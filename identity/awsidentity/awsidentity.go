@@ -12,6 +12,7 @@
 package awsidentity
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -57,9 +58,15 @@ func scopes(claims map[string]string) []string {
 	if !ok {
 		list = claims["scp"]
 	}
-	// An HTTP API writes an array as [a b], a REST API leaves it in JSON.
-	list = strings.Trim(list, "[]")
-	return strings.FieldsFunc(list, func(c rune) bool { return c == ' ' || c == ',' || c == '"' })
+	// A REST API leaves an array in JSON, an HTTP API writes it as [a b]. Nothing else separates: a scope may have a comma.
+	var all []string
+	if json.Unmarshal([]byte(list), &all) == nil {
+		return all
+	}
+	if strings.HasPrefix(list, "[") && strings.HasSuffix(list, "]") {
+		list = list[1 : len(list)-1]
+	}
+	return strings.Fields(list)
 }
 
 // expiration is that of a token which the gateway has found good. An HTTP API has seconds, a Cognito authorizer a date.
