@@ -205,8 +205,8 @@ func (l *ledger) settle(tally []string, logs []string) {
 		case l.killedUnder(b, served[b.Request]):
 			l.cutByKill++
 		default:
-			l.fault(lost, c, "request %s broke from %v to %v, though nobody cut it and its process %s lived: %v",
-				b.Request, b.Began, b.Ended, served[b.Request], b.Err)
+			l.fault(lost, c, "request %s broke after %v, though nobody cut it and the process lived that served it (%s): %v",
+				b.Request, b.Ended.Sub(b.Began).Round(time.Millisecond), served[b.Request], b.Err)
 		}
 	}
 	refusals := refusedEvents(logs)
