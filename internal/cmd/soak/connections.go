@@ -48,6 +48,9 @@ type frailConn struct {
 	left atomic.Int64
 }
 
+// Broke says whether it has broken by itself; a connection that the other side has closed has not.
+func (c *frailConn) Broke() bool { return c.left.Load() < 0 }
+
 func (c *frailConn) take(n int) int {
 	left := c.left.Add(-int64(n))
 	if left >= 0 {

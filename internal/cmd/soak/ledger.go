@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -37,38 +36,44 @@ const (
 
 var faults = []string{lost, doubled, wrong, false404}
 
+// announcement is what a call is that listens, and hears.
+const announcement = "announcement"
+
 // A ledger counts what becomes of all calls.
 type ledger struct {
-	mu            sync.Mutex
-	out           io.Writer // for evidence
-	calls         int
-	answered      int
-	couldNot      int // answered: the store had refused what it takes to ask
-	cutInline     int
-	unavailable   int
-	cancels       int
-	retries       int
-	resumes       int
-	deletes       int
-	announcements map[string]int
-	byKind        map[string]int
-	interrupted   []call // to be judged when everything is known
-	repeated      map[string]call
-	kills         map[string][]time.Time
-	faults        map[string]int
+	mu          sync.Mutex
+	out         io.Writer // for evidence
+	calls       int
+	answered    int
+	couldNot    int // answered: the store had refused what it takes to ask
+	cancelled   int // answered: that its client wished so
+	heard       int // answered: announcements
+	unavailable int
+	retries     int
+	resumes     int
+	byKind      map[string]int
+	repeated    map[string]call
+	kills       map[string][]kill // by process
+	faults      map[string]int
+
+	// To be judged when everything is known, and what the judgement is.
+	cutInline, interrupted            []call
+	cutHere, cutByKill, died, refused int
 }
+
+// A kill is the time from when a process was killed until nobody uses its connections any more.
+type kill struct{ began, ended time.Time }
 
 func newLedger(out io.Writer) *ledger {
 	return &ledger{
-		out: out, announcements: map[string]int{}, byKind: map[string]int{}, kills: map[string][]time.Time{},
-		faults: map[string]int{}, repeated: map[string]call{},
+		out: out, byKind: map[string]int{}, repeated: map[string]call{}, kills: map[string][]kill{}, faults: map[string]int{},
 	}
 }
 
-func (l *ledger) killed(instance string) {
+func (l *ledger) killed(instance string, k kill) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kills[instance] = append(l.kills[instance], time.Now())
+	l.kills[instance] = append(l.kills[instance], k)
 }
 
 func (l *ledger) count(c call) {
@@ -104,24 +109,29 @@ func (l *ledger) judge(w *worker, c call) {
 	switch {
 	case len(o.Wrong) > 0:
 		fault, why = wrong, strings.Join(o.Wrong, "; ")
+	case o.Fate == client.Missing || o.SessionMissing:
+		fault, why = false404, "the session lives"
+		w.session = nil
 	case o.Fate == client.Answered && o.Interrupted():
 		l.interrupted = append(l.interrupted, c)
 	case o.Fate == client.Answered && saysHonestly(o):
 		l.answered++
 		l.couldNot++
 	case o.Fate == client.Answered:
-		if l.answered++; o.Error != nil {
-			fault, why = wrong, "an error"
-		} else if why = c.check(o); why != "" {
+		if l.answered++; o.Cancelled() {
+			l.cancelled++
+		} else if c.what == announcement {
+			l.heard++
+		}
+		if why = c.check(o); why != "" {
 			fault = wrong
 		}
-	case o.Fate == client.CutInline && !o.HeldID:
-		l.cutInline++
+	case o.Fate == client.CutInline:
+		l.cutInline = append(l.cutInline, c)
 	case o.Fate == client.Unavailable:
 		l.unavailable++
-	case o.Fate == client.Missing:
-		fault, why = false404, "the session lives"
-		w.session = nil
+	case o.Fate == client.Silent:
+		fault, why = lost, "nothing came for as long as the client waited"
 	case o.HeldID:
 		fault, why = lost, "the client holds an event id, and gets no answer: "+string(o.Fate)
 	default:
@@ -129,47 +139,15 @@ func (l *ledger) judge(w *worker, c call) {
 	}
 	l.mu.Unlock()
 	if fault != "" {
-		l.fault(fault, w, c, "%s", why)
+		l.fault(fault, c, "%s", why)
 	}
-}
-
-// cancelled counts a call that was cancelled: whether it was over before is nobody's business.
-func (l *ledger) cancelled(w *worker, c call) {
-	l.mu.Lock()
-	l.count(c)
-	l.cancels++
-	l.mu.Unlock()
-	if len(c.outcome.Wrong) > 0 {
-		l.fault(wrong, w, c, "%s", strings.Join(c.outcome.Wrong, "; "))
-	}
-	if c.outcome.Fate == client.Missing {
-		l.fault(false404, w, c, "the session lives")
-	}
-}
-
-// deleted counts the end of a session. That it is gone already is right when a first try had no answer.
-func (l *ledger) deleted(w *worker, status, tries int) {
-	l.mu.Lock()
-	l.calls++
-	l.byKind["DELETE"]++
-	l.deletes++
-	l.mu.Unlock()
-	if status == 404 && tries == 1 {
-		l.fault(false404, w, call{what: "DELETE", outcome: &client.Outcome{}}, "the session lives")
-	}
-}
-
-func (l *ledger) announced(what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.announcements[what]++
 }
 
 // maxEvidence bounds what is written of each fault.
 const maxEvidence = 20
 
 // fault notes a fault with its evidence.
-func (l *ledger) fault(kind string, w *worker, c call, format string, args ...any) {
+func (l *ledger) fault(kind string, c call, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.faults[kind]++; l.faults[kind] > maxEvidence {
@@ -190,17 +168,20 @@ func logID(id string) string {
 	return hex.EncodeToString(sum[:])[:12]
 }
 
-// settle judges what could only be judged at the end: doubles, by the tally, and interruptions, by who was killed when and
-// what the store had refused.
-func (l *ledger) settle(tally []string, logs []string) (honestly, refused int) {
-	ran, finished := map[string]int{}, map[string]time.Time{}
+// settle judges what could only be judged at the end: doubles, by the tally; broken connections, by who broke them; and
+// interruptions, by who was killed when and what the store had refused.
+func (l *ledger) settle(tally []string, logs []string) {
+	ran, finished, served := map[string]int{}, map[string]time.Time{}, map[string]string{}
 	for _, line := range tally {
-		if key, ok := strings.CutPrefix(line, "ran:"); ok {
-			ran[key]++
-		} else if rest, ok := strings.CutPrefix(line, "finished:"); ok {
-			key, at, _ := strings.Cut(rest, ":")
-			ms, _ := strconv.ParseInt(at, 10, 64)
+		what, rest, _ := strings.Cut(line, ":")
+		switch key, more, _ := strings.Cut(rest, ":"); what {
+		case "ran":
+			ran[rest]++
+		case "finished":
+			ms, _ := strconv.ParseInt(more, 10, 64)
 			finished[key] = time.UnixMilli(ms)
+		case "served":
+			served[key] = more
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(ran)) {
@@ -212,21 +193,49 @@ func (l *ledger) settle(tally []string, logs []string) (honestly, refused int) {
 			if !ok {
 				c = call{what: "a call that its client did not repeat", outcome: &client.Outcome{}}
 			}
-			l.fault(doubled, nil, c, "%s ran %d times", key, ran[key])
+			l.fault(doubled, c, "%s ran %d times", key, ran[key])
+		}
+	}
+	for _, c := range l.cutInline {
+		switch b := c.outcome.Break; {
+		case b == nil:
+			l.fault(lost, c, "the stream ended as it should, without an answer")
+		case b.Here:
+			l.cutHere++
+		case l.killedUnder(b, served[b.Request]):
+			l.cutByKill++
+		default:
+			l.fault(lost, c, "request %s broke after %v, though nobody cut it and the process lived that served it (%s): %v",
+				b.Request, b.Ended.Sub(b.Began).Round(time.Millisecond), served[b.Request], b.Err)
 		}
 	}
 	refusals := refusedEvents(logs)
 	for _, c := range l.interrupted {
 		switch {
 		case l.diedUnder(c, finished):
-			honestly++
+			l.died++
 		case refusedUnder(c, refusals):
-			refused++
+			l.refused++
 		default:
-			l.fault(lost, nil, c, "interrupted, though its process lived and the store took its events")
+			l.fault(lost, c, "interrupted, though its process lived and the store took its events")
 		}
 	}
-	return honestly, refused
+}
+
+// killedUnder says whether a process was killed while a request was under way: the one that served it or, where none has
+// come to that, any.
+func (l *ledger) killedUnder(b *client.Break, process string) bool {
+	for killed, kills := range l.kills {
+		if process != "" && killed != process {
+			continue
+		}
+		for _, k := range kills {
+			if k.began.Before(b.Ended) && k.ended.Add(lag).After(b.Began) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 const (
@@ -236,9 +245,8 @@ const (
 	lag   = 300 * time.Millisecond
 	// unseen is how long a call may go on whose client's connection is gone, from then on or from its last answer on.
 	unseen = 5 * time.Second
-	// lease is how long after its stream began a call is declared interrupted, at least: a lease, less what a slow store took
-	// to note its beginning.
-	lease = 14 * time.Second
+	// lease is how long after its request was made a stream's call is declared interrupted, at least: the server's lease.
+	lease = 21*time.Second - lag
 )
 
 // diedUnder says whether a process was killed while it ran the call. A tool that has finished was not interrupted, but for
@@ -261,7 +269,7 @@ func (l *ledger) diedUnder(c call, finished map[string]time.Time) bool {
 			}
 		}
 		for _, k := range l.kills[s.Instance] {
-			if k.After(from) && k.Before(until) {
+			if k.began.After(from) && k.began.Before(until) {
 				return true
 			}
 		}
@@ -307,14 +315,14 @@ func refusedEvents(logs []string) map[string][]time.Time {
 }
 
 // print prints the closing figures, and says whether all is well.
-func (l *ledger) print(w *os.File, took time.Duration, honestly, refused int) bool {
+func (l *ledger) print(w io.Writer, took time.Duration) bool {
 	kinds := make([]string, 0, len(l.byKind))
 	for _, kind := range slices.Sorted(maps.Keys(l.byKind)) {
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, l.byKind[kind]))
 	}
 	kills := 0
-	for _, times := range l.kills {
-		kills += len(times)
+	for _, of := range l.kills {
+		kills += len(of)
 	}
 	_, _ = fmt.Fprintf(w, "%s\n\n", strings.Join(kinds, ", "))
 	for _, line := range []struct {
@@ -324,13 +332,13 @@ func (l *ledger) print(w *os.File, took time.Duration, honestly, refused int) bo
 	}{
 		{"calls", l.calls, fmt.Sprintf("in %v; %d processes killed", took.Round(time.Second), kills)},
 		{"answered", l.answered, fmt.Sprintf("%d of them say that the store refused what it takes to ask", l.couldNot)},
-		{"cut inline", l.cutInline, "the connection broke, and there was no event id to come back with"},
-		{"interrupted", honestly, "the process died that ran the call, and its client was told so"},
-		{"refused by the store", refused, "the connection broke, and the store had refused the stream's events"},
-		{"unavailable", l.unavailable, "503 for as long as the client was patient"},
-		{"cancelled", l.cancels, ""},
-		{"announcements", l.announcements["heard"], fmt.Sprintf("heard; %d streams broke before",
-			l.announcements["stream broke"]+l.announcements["not listened to"])},
+		{"cut inline", l.cutHere + l.cutByKill, fmt.Sprintf(
+			"no event id to come back with: %d connections cut here, %d processes killed that served", l.cutHere, l.cutByKill)},
+		{"interrupted", l.died, "the process died that ran the call, and its client was told so"},
+		{"refused by the store", l.refused, "the connection broke, and the store had refused the stream's events"},
+		{"unavailable", l.unavailable, "503 for as long as the client was patient; announcements are asked for once"},
+		{"cancelled", l.cancelled, "answered so, as their clients wished"},
+		{"announcements", l.heard, "heard"},
 		{"retried", l.retries + l.resumes,
 			fmt.Sprintf("as the protocol says: %d after a 503, %d with Last-Event-ID", l.retries, l.resumes)},
 	} {

@@ -9,10 +9,12 @@
 // It exits 1 unless the last four of its closing figures are 0:
 //
 //   - lost: a legacy client that held an event id and followed the protocol got neither its answer nor, where the process
-//     that ran the call was killed, a result that says so; or an announcement did not come on a stream that did not break;
+//     that ran the call was killed, a result that says so; an answer without an event id did not come, though its connection
+//     was not among those that this program breaks and its process not killed meanwhile; a call did not end; or an
+//     announcement did not come on a stream that did not break;
 //   - doubled: a tool ran twice in one round of one call, though its client repeated only what the protocol lets it repeat;
-//   - wrong: an answer to something else, a message of somebody else's, an error that nothing explains;
-//   - false 404: a session is said to be gone that lives.
+//   - wrong: an answer to something else, a message of somebody else's, an error or a status that nothing explains;
+//   - false 404: a session is said to be gone that lives, whatever was asked of it.
 //
 // What no protocol can save is counted apart: inline answers that were cut, and streams that broke after the store had
 // refused their events. SOAK_CLIENTS is the number of clients at work at the same time. More than four minutes are rounds of
@@ -110,8 +112,8 @@ func run(ctx context.Context) (ok bool, err error) {
 		took += time.Since(began)
 		tally, logs = append(tally, r.tally...), append(logs, r.logs...)
 	}
-	honestly, refused := l.settle(tally, logs)
-	if ok = l.print(os.Stdout, took, honestly, refused); !ok {
+	l.settle(tally, logs)
+	if ok = l.print(os.Stdout, took); !ok {
 		fmt.Printf("\nevidence and logs are in %s\n", dir)
 	}
 	return ok, ctx.Err()
@@ -159,7 +161,7 @@ func (r *round) run(ctx context.Context, l *ledger) error {
 	killing, stopKilling := context.WithCancel(ctx)
 	defer stopKilling()
 	killer := make(chan error, 1)
-	go func() { killer <- kill(killing, cluster, l) }()
+	go func() { killer <- killAll(killing, cluster, l) }()
 	wg.Wait()
 	stopKilling()
 	if err := <-killer; err != nil {
@@ -177,8 +179,8 @@ func (r *round) run(ctx context.Context, l *ledger) error {
 	return nil
 }
 
-// kill kills one process after the other and starts it again, until ctx ends.
-func kill(ctx context.Context, cluster *harness.Cluster, l *ledger) error {
+// killAll kills one process after the other and starts it again, until ctx ends.
+func killAll(ctx context.Context, cluster *harness.Cluster, l *ledger) error {
 	every := time.NewTicker(killEvery)
 	defer every.Stop()
 	for i := 0; ; i = (i + 1) % len(cluster.Processes) {
@@ -188,8 +190,9 @@ func kill(ctx context.Context, cluster *harness.Cluster, l *ledger) error {
 		case <-every.C:
 		}
 		p := cluster.Processes[i]
-		l.killed(p.Addr())
+		began := time.Now()
 		cluster.Kill(i)
+		l.killed(p.Addr(), kill{began, time.Now()})
 		if err := p.Start(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}

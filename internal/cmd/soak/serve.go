@@ -20,7 +20,8 @@ import (
 )
 
 // envServe makes this program one of the processes: the server of examples/everything with the store that the environment
-// configures, and with tools that count every round. It also says in each response which process it is.
+// configures, and with tools that count every round. It also says in each response which process it is, and tallies
+// served:REQUEST:PROCESS for those that it may not live to answer.
 const envServe = "HYDRANT_SOAK_SERVE"
 
 // The tools that examples/everything does not have. All take a key. Each tallies ran:KEY, or ran:KEY.ROUND, when it begins,
@@ -44,10 +45,19 @@ func serve(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = shut() }()
-	s := server.New(&server.Options{Keys: c.Keys, Tally: c.Tally})
-	if err := addTools(s, c.Tally); err != nil {
+	// One write in append mode: lines of several processes do not mix.
+	file, err := os.OpenFile(c.Tally, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
 		return err
 	}
+	defer func() { _ = file.Close() }()
+	tally := func(format string, args ...any) error {
+		_, err := file.WriteString(fmt.Sprintf(format, args...) + "\n")
+		return err
+	}
+	s := server.New(&server.Options{Keys: c.Keys, Tally: c.Tally})
+	s.AddReceivingMiddleware(tallyAsking(tally))
+	addTools(s, tally)
 	h := handler.New(s, st, &handler.Options{
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Name:   server.Name,
@@ -66,7 +76,12 @@ func serve(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(client.HeaderInstance, listener.Addr().String())
+		self := listener.Addr().String()
+		w.Header().Set(client.HeaderInstance, self)
+		if err := tally("served:%s:%s", r.Header.Get(client.HeaderRequest), self); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
 		h.ServeHTTP(w, r)
 	})
 	return http.Serve(listener, mux)
@@ -77,16 +92,37 @@ type input struct {
 	Ms, N int
 }
 
-func addTools(s *mcp.Server, path string) error {
-	// One write in append mode: lines of several processes do not mix.
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
+// The tools of examples/everything that ask, and do not tally.
+const (
+	toolAsk     = "ask"      // asks through its session, and waits
+	toolAskMRTR = "ask_mrtr" // returns its question
+)
+
+// tallyAsking tallies ran:MESSAGE.ROUND for them.
+func tallyAsking(tally func(string, ...any) error) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			call, ok := req.(*mcp.CallToolRequest)
+			if !ok || call.Params.Name != toolAsk && call.Params.Name != toolAskMRTR {
+				return next(ctx, method, req)
+			}
+			var in struct{ Message string }
+			if err := json.Unmarshal(call.Params.Arguments, &in); err != nil {
+				return nil, err
+			}
+			round := 0
+			if call.Params.RequestState != "" {
+				round = 1
+			}
+			if err := tally("ran:%s.%d", in.Message, round); err != nil {
+				return nil, err
+			}
+			return next(ctx, method, req)
+		}
 	}
-	tally := func(format string, args ...any) error {
-		_, err := file.WriteString(fmt.Sprintf(format, args...) + "\n")
-		return err
-	}
+}
+
+func addTools(s *mcp.Server, tally func(string, ...any) error) {
 	tool := func(name string, run func(context.Context, *mcp.CallToolRequest, input) (*mcp.CallToolResult, error)) {
 		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
 			func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -155,7 +191,6 @@ func addTools(s *mcp.Server, path string) error {
 	}
 	tool(toolRounds, asks)
 	tool(toolSuspended, asks)
-	return nil
 }
 
 func question(text string) *mcp.ElicitParams {

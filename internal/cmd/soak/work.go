@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -77,10 +79,22 @@ var versions = []string{"2025-11-25", "2025-11-25", "2025-11-25", "2025-06-18", 
 
 func (w *worker) initialize(ctx context.Context) {
 	s, o := w.client.Initialize(ctx, versions[rand.IntN(len(versions))])
-	w.ledger.judge(w, call{what: "initialize", outcome: o, check: func(*client.Outcome) string { return "" }})
-	if s != nil && s.Notify(ctx, "notifications/initialized", "{}", &client.Outcome{}) {
+	w.ledger.judge(w, call{what: "initialize", outcome: o, check: anything})
+	if s != nil && w.notify(ctx, s, "notifications/initialized", "{}") {
 		w.session = s
 	}
+}
+
+// notify sends a notification, judges what became of it, and says whether it was accepted.
+func (w *worker) notify(ctx context.Context, s *client.Session, method, params string) bool {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	o := &client.Outcome{Fate: client.Silent}
+	if s.Notify(ctx, method, params, o) {
+		o.Fate = client.Answered
+	}
+	w.ledger.judge(w, call{what: method, session: s, outcome: o, check: anything})
+	return o.Fate == client.Answered
 }
 
 func (w *worker) key() string {
@@ -165,7 +179,7 @@ func (w *worker) silent(ctx context.Context) {
 func (w *worker) question(ctx context.Context) {
 	key := w.key()
 	if rand.IntN(3) == 0 {
-		w.call(ctx, "ask", "", client.Tool("ask", `{"message":"`+key+`"}`), asked(key))
+		w.call(ctx, "ask", key, client.Tool(toolAsk, `{"message":"`+key+`"}`), asked(key))
 		return
 	}
 	w.call(ctx, "question", key, tool(toolQuestion, key, ""), says(key))
@@ -174,7 +188,7 @@ func (w *worker) question(ctx context.Context) {
 func (w *worker) rounds(ctx context.Context) {
 	key := w.key()
 	if rand.IntN(3) == 0 {
-		w.call(ctx, "ask_mrtr", "", client.Tool("ask_mrtr", `{"message":"`+key+`"}`), asked(key))
+		w.call(ctx, "ask_mrtr", key, client.Tool(toolAskMRTR, `{"message":"`+key+`"}`), asked(key))
 		return
 	}
 	w.call(ctx, "rounds", key, tool(toolRounds, key, ""), says(inRounds(key)))
@@ -188,7 +202,7 @@ func (w *worker) suspended(ctx context.Context) {
 func (w *worker) modernRounds(ctx context.Context) {
 	key := w.key()
 	if rand.IntN(3) == 0 {
-		w.modern(ctx, "ask_mrtr, modern", "", client.Tool("ask_mrtr", `{"message":"`+key+`"}`), asked(key))
+		w.modern(ctx, "ask_mrtr, modern", key, client.Tool(toolAskMRTR, `{"message":"`+key+`"}`), asked(key))
 		return
 	}
 	w.modern(ctx, "rounds, modern", key, tool(toolRounds, key, ""), says(inRounds(key)))
@@ -216,26 +230,34 @@ func asked(message string) func(*client.Outcome) string {
 	}
 }
 
-// cancel cancels a call. Whatever comes of it is right, but for somebody else's messages: it may have been over before.
+// cancel cancels a call, which ends as others do, or by that: it may have been over before.
 func (w *worker) cancel(ctx context.Context) {
 	key := w.key()
-	q := client.Tool("sleep", `{"ms":4000,"key":"`+key+`"}`)
+	q := tool(toolWork, key, `,"ms":4000`)
 	q.ID = `"` + key + `"`
-	bounded, stop := context.WithTimeout(ctx, 6*time.Second)
-	defer stop()
 	var wg sync.WaitGroup
-	session := w.session
+	session, over := w.session, make(chan struct{})
 	wg.Go(func() {
 		select {
 		case <-time.After(time.Duration(200+rand.IntN(1500)) * time.Millisecond):
-			session.Notify(bounded, "notifications/cancelled", `{"requestId":"`+key+`"}`, &client.Outcome{})
-		case <-bounded.Done():
+			w.notify(ctx, session, "notifications/cancelled", `{"requestId":"`+key+`"}`)
+		case <-over:
 		}
 	})
-	o := session.Call(bounded, q)
-	stop()
+	o := session.Call(ctx, q)
+	close(over)
 	wg.Wait()
-	w.ledger.cancelled(w, call{what: "cancelled", key: key, session: session, outcome: o})
+	w.ledger.judge(w, call{what: "cancelled", key: key, session: session, outcome: o, check: cancelledOr(key)})
+}
+
+// cancelledOr checks that a call was cancelled or, being over before, gave its text.
+func cancelledOr(want string) func(*client.Outcome) string {
+	return func(o *client.Outcome) string {
+		if o.Cancelled() {
+			return ""
+		}
+		return says(want)(o)
+	}
 }
 
 // change makes the session remember something, and sees that it does.
@@ -258,21 +280,48 @@ func (w *worker) change(ctx context.Context) {
 	})
 }
 
-func anything(*client.Outcome) string { return "" }
+// anything checks only that an answer is no error.
+func anything(o *client.Outcome) string {
+	if o.Error != nil {
+		return "an error"
+	}
+	return ""
+}
 
 // end deletes the session, which is then gone.
 func (w *worker) end(ctx context.Context) {
 	session := w.session
 	w.session = nil
 	status, tries := session.Delete(ctx)
-	w.ledger.deleted(w, status, tries)
+	o := &client.Outcome{Fate: fate(status)}
+	if o.Fate == client.Missing && tries > 1 {
+		o.Fate = client.Answered // a try before had no answer, and may have ended it
+	}
+	w.ledger.judge(w, call{what: "DELETE", session: session, outcome: o, check: anything})
 	if status != http.StatusNoContent {
 		return
 	}
-	o := session.Call(ctx, client.Request{Method: "tools/list", Params: "{}"})
-	if o.Fate == client.Answered {
-		w.ledger.fault(wrong, w, call{what: "use of a deleted session", session: session, outcome: o}, "it works")
+	o = session.Call(ctx, client.Request{Method: "tools/list", Params: "{}"})
+	if o.Fate == client.Missing {
+		return
 	}
+	w.ledger.judge(w, call{what: "use of a deleted session", session: session, outcome: o,
+		check: func(*client.Outcome) string { return "it works" }})
+}
+
+// fate is what a status says where there is no message that says more.
+func fate(status int) client.Fate {
+	switch status {
+	case http.StatusNoContent:
+		return client.Answered
+	case http.StatusNotFound:
+		return client.Missing
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return client.Unavailable
+	case 0, http.StatusBadGateway:
+		return client.Silent
+	}
+	return client.Refused
 }
 
 // announcementWait is how long an announcement may take on a stream that does not break: looks into the store, of which
@@ -281,15 +330,15 @@ const announcementWait = 15 * time.Second
 
 // announcement subscribes to a resource, listens, and changes it.
 func (w *worker) announcement(ctx context.Context) {
-	uri := "test://soak/" + w.key()
+	uri := w.resource()
 	params := `{"uri":"` + uri + `"}`
 	o := w.call(ctx, "subscribe", "", client.Request{Method: "resources/subscribe", Params: params}, anything)
 	if o.Fate != client.Answered || o.Error != nil {
 		return
 	}
-	w.listen(ctx, uri, func(ctx context.Context, opened func(), heard func(string, json.RawMessage)) error {
-		_, err := w.session.Listen(ctx, opened, heard)
-		return err
+	session := w.session
+	w.listen(ctx, session, uri, func(ctx context.Context, opened func(), heard hearing) (int, error) {
+		return session.Listen(ctx, opened, heard)
 	})
 	if w.session != nil {
 		w.call(ctx, "unsubscribe", "", client.Request{Method: "resources/unsubscribe", Params: params}, anything)
@@ -297,55 +346,82 @@ func (w *worker) announcement(ctx context.Context) {
 }
 
 func (w *worker) modernAnnouncement(ctx context.Context) {
-	uri := "test://soak/" + w.key()
-	w.listen(ctx, uri, func(ctx context.Context, opened func(), heard func(string, json.RawMessage)) error {
+	uri := w.resource()
+	w.listen(ctx, nil, uri, func(ctx context.Context, opened func(), heard hearing) (int, error) {
 		return w.client.Subscribe(ctx, []string{uri}, opened, heard)
 	})
 }
 
-func (w *worker) listen(ctx context.Context, uri string,
-	stream func(ctx context.Context, opened func(), heard func(string, json.RawMessage)) error,
+// resources is what the URIs of a worker's resources begin with. It subscribes to no others.
+func (w *worker) resources() string { return "test://soak/" + w.name + "-" }
+
+func (w *worker) resource() string { return "test://soak/" + w.key() }
+
+type hearing = func(method string, params json.RawMessage)
+
+// listen opens a stream of announcements, changes a resource, and judges whether it hears of that, and of nothing else.
+func (w *worker) listen(ctx context.Context, session *client.Session, uri string,
+	stream func(ctx context.Context, opened func(), heard hearing) (status int, err error),
 ) {
-	ctx, stop := context.WithTimeout(ctx, patience)
+	listening, stop := context.WithTimeout(ctx, 2*patience) // the change has patience of its own
 	defer stop()
-	opened, heard, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	var once, onceHeard sync.Once
+	opened, heard, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var o *client.Outcome // when it is over
 	go func() {
-		ended <- stream(ctx, func() { once.Do(func() { close(opened) }) }, func(method string, params json.RawMessage) {
-			if method == "notifications/resources/updated" && strings.Contains(string(params), uri+`"`) {
+		defer close(over)
+		var once, onceHeard sync.Once
+		var foreign []string
+		status, err := stream(listening, func() { once.Do(func() { close(opened) }) }, func(method string, params json.RawMessage) {
+			text := string(params)
+			if method != "notifications/resources/updated" || !strings.Contains(text, `"`+w.resources()) {
+				foreign = append(foreign, "an announcement that belongs to somebody else: "+method+" "+text)
+			} else if strings.Contains(text, `"`+uri+`"`) {
 				onceHeard.Do(func() { close(heard) })
 			}
 		})
+		o = ending(status, err)
+		o.Wrong = append(o.Wrong, foreign...)
 	}()
-	defer func() {
-		stop()
-		select {
-		case <-ended:
-		default:
-			<-ended
-		}
-	}()
+	judge := func() {
+		w.ledger.judge(w, call{what: announcement, session: session, outcome: o, check: anything})
+	}
 	select {
 	case <-opened:
-	case err := <-ended:
-		ended <- err
-		w.ledger.announced("not listened to")
+	case <-over:
+		judge()
 		return
 	}
-	o := w.modern(ctx, "touch", "", client.Tool("touch", `{"uri":"`+uri+`"}`), anything)
-	if o.Fate != client.Answered || o.IsError() || o.Error != nil {
-		return // it may not have been announced
+	touched := w.modern(ctx, "touch", "", client.Tool("touch", `{"uri":"`+uri+`"}`), anything)
+	announced := touched.Fate == client.Answered && !touched.IsError() && touched.Error == nil
+	var known client.Fate // else the stream's end says what it is
+	if announced {
+		late := time.NewTimer(announcementWait)
+		defer late.Stop()
+		select {
+		case <-heard:
+			known = client.Answered
+		case <-late.C:
+			known = client.Silent
+		case <-over:
+		}
 	}
-	late := time.NewTimer(announcementWait)
-	defer late.Stop()
-	select {
-	case <-heard:
-		w.ledger.announced("heard")
-	case err := <-ended:
-		ended <- err
-		w.ledger.announced("stream broke")
-	case <-late.C:
-		w.ledger.fault(lost, w, call{what: "announcement", session: w.session, outcome: o},
-			"nothing came in %v on a stream that did not break", announcementWait)
+	stop()
+	<-over
+	if o.Fate = cmp.Or(known, o.Fate); announced || len(o.Wrong) > 0 {
+		judge()
 	}
+}
+
+// ending is how a stream of announcements has ended, as the outcome of a call.
+func ending(status int, err error) *client.Outcome {
+	o := &client.Outcome{Fate: fate(status), Trace: []string{fmt.Sprintf("stream -> %d, ends: %v", status, err)}}
+	switch {
+	case errors.Is(err, client.ErrWrong):
+		o.Wrong = []string{err.Error()}
+	case errors.Is(err, context.DeadlineExceeded), status == http.StatusOK && err == nil: // by itself: nothing asks it to
+		o.Fate = client.Silent
+	case errors.As(err, &o.Break):
+		o.Fate = client.CutInline
+	}
+	return o
 }

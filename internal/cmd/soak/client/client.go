@@ -14,7 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -30,6 +32,8 @@ const (
 	headerLastEvent = "Last-Event-ID"
 	// HeaderInstance is set by servers of load tests: which process answers.
 	HeaderInstance = "X-Instance"
+	// HeaderRequest numbers every HTTP request, so that they can tell which process took one that it never answered.
+	HeaderRequest = "X-Request"
 )
 
 // Modern is the version of the modern era.
@@ -75,11 +79,43 @@ func (c *Client) capabilities() string {
 
 // A response is the head of an HTTP response, and its body that may break.
 type response struct {
-	status int
-	header http.Header
-	body   io.Reader
-	close  func()
+	status  int
+	header  http.Header
+	body    io.Reader
+	close   func()
+	request string // its number
+	began   time.Time
+	conn    net.Conn
 }
+
+func (r *response) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p)
+	if err != nil && err != io.EOF {
+		err = r.broke(err)
+	}
+	return n, err
+}
+
+// broke says how the connection broke.
+func (r *response) broke(err error) *Break {
+	frail, ok := r.conn.(interface{ Broke() bool })
+	here := errors.Is(err, errCut) || ok && frail.Broke()
+	return &Break{Request: r.request, Here: here, Began: r.began, Ended: time.Now(), Err: err}
+}
+
+// A Break is how the connection of an HTTP request broke before its response was complete.
+type Break struct {
+	// Request is the number of the request, as in HeaderRequest.
+	Request string
+	// Here says that it was broken on this side: by Client.Cut, or by a connection whose method Broke says so.
+	Here bool
+	// Began is when the request was made, Ended when it was seen that the connection is gone.
+	Began, Ended time.Time
+	Err          error
+}
+
+func (b *Break) Error() string { return b.Err.Error() }
+func (b *Break) Unwrap() error { return b.Err }
 
 func (r *response) stream() bool {
 	return strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream")
@@ -92,12 +128,22 @@ func (r *response) retryAfter() (time.Duration, bool) {
 	return time.Duration(seconds) * time.Second, err == nil && busy
 }
 
-// errCut is what reading gives where this client's connection is told to break.
-var errCut = errors.New("the connection was cut")
+var (
+	// errCut is what reading gives where this client's connection is told to break.
+	errCut = errors.New("the connection was cut")
+	// errUnreachable stands for the answer of whoever is between, and cannot reach the server.
+	errUnreachable = errors.New("bad gateway")
+)
 
-// send makes one HTTP request. The response must be closed.
+// nextRequest numbers the HTTP requests of this process.
+var nextRequest atomic.Int64
+
+// send makes one HTTP request. The response must be closed. The error is a Break.
 func (c *Client) send(ctx context.Context, method, body string, headers ...string) (*response, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	r := &response{request: strconv.FormatInt(nextRequest.Add(1), 10), began: time.Now()}
+	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(got httptrace.GotConnInfo) { r.conn = got.Conn },
+	}))
 	var in io.Reader
 	if method == http.MethodPost {
 		in = strings.NewReader(body)
@@ -114,6 +160,7 @@ func (c *Client) send(ctx context.Context, method, body string, headers ...strin
 	case http.MethodGet:
 		req.Header.Set("Accept", "text/event-stream")
 	}
+	req.Header.Set(HeaderRequest, r.request)
 	if c.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
@@ -125,9 +172,9 @@ func (c *Client) send(ctx context.Context, method, body string, headers ...strin
 	res, err := c.HTTP.Do(req)
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, r.broke(err)
 	}
-	r := &response{status: res.StatusCode, header: res.Header, body: res.Body}
+	r.status, r.header, r.body = res.StatusCode, res.Header, res.Body
 	r.close = func() {
 		cancel()
 		_ = res.Body.Close()
@@ -165,7 +212,7 @@ func (s *Session) Do(ctx context.Context, method, body string, headers ...string
 		return 0, nil, "", err
 	}
 	defer r.close()
-	raw, err := io.ReadAll(r.body)
+	raw, err := io.ReadAll(r)
 	return r.status, r.header, string(raw), err
 }
 
@@ -192,6 +239,21 @@ type message struct {
 
 func (m *message) response() bool { return m.Method == "" && (m.Result != nil || m.Error != nil) }
 
+func (m *message) notification() bool {
+	return m.ID == nil && strings.HasPrefix(m.Method, "notifications/")
+}
+
+// subscription is the id of the subscriptions/listen that a notification of the modern era belongs to.
+func (m *message) subscription() string {
+	var params struct {
+		Meta struct {
+			Subscription json.RawMessage `json:"io.modelcontextprotocol/subscriptionId"`
+		} `json:"_meta"`
+	}
+	_ = json.Unmarshal(m.Params, &params)
+	return string(params.Meta.Subscription)
+}
+
 // nextID numbers the requests of this process.
 var nextID atomic.Int64
 
@@ -210,7 +272,7 @@ const (
 	Refused Fate = "refused"
 	// Unavailable: 503 for as long as patience lasted. It has not run.
 	Unavailable Fate = "unavailable"
-	// Silent: the client holds an event id and has come back with it for as long as its patience lasted, for nothing.
+	// Silent: nothing has come for as long as patience lasted, whether or not the client has come back with an event id.
 	Silent Fate = "silent"
 )
 
@@ -220,8 +282,10 @@ type Outcome struct {
 	// Result or Error is the response's, where it was answered.
 	Result, Error json.RawMessage
 	// Wrong are faults of the server's that have nothing to do with what the tool does: a message that belongs to
-	// somebody else, a second response.
+	// somebody else, a second response, an answer that is refused.
 	Wrong []string
+	// SessionMissing says that an answer or a notification was told that the session does not exist.
+	SessionMissing bool
 	// Notifications counts the notifications that came before the response.
 	Notifications int
 	// Retries and Resumes count what the protocol has for a bad day.
@@ -230,8 +294,10 @@ type Outcome struct {
 	HeldID bool
 	// NoID says that the stream of the POST carried messages without event ids: the store had refused them.
 	NoID bool
-	// Began, CutAt and Ended are times; CutAt is when the connection of the POST broke.
-	Began, CutAt, Ended time.Time
+	// Break is how the connection of the POST broke that had no answer. Nil: it did not break.
+	Break *Break
+	// Began and Ended are times.
+	Began, Ended time.Time
 	// LastAnswer is when the last answer to a question had arrived.
 	LastAnswer time.Time
 	// Instances are the processes that have answered, in order, and Streams the streams that they answered with.
@@ -243,7 +309,8 @@ type Outcome struct {
 
 // A Stream is one connection of a call.
 type Stream struct {
-	Instance     string
+	Instance string
+	// Began is when the request was made.
 	Began, Ended time.Time
 	// Broke says that it did not end properly.
 	Broke bool
@@ -259,6 +326,16 @@ func (o *Outcome) heard(method string, r *response) {
 		o.Instances = append(o.Instances, instance)
 	}
 	o.trace("%s -> %d %s from %s", method, r.status, r.header.Get("Content-Type"), instance)
+}
+
+// broke notes how the connection broke without which there is no answer. No error is a stream that ended properly, without
+// its response.
+func (o *Outcome) broke(ctx context.Context, err error) {
+	o.trace("no answer: %v", err)
+	if o.Fate = CutInline; ctx.Err() != nil {
+		o.Fate = Silent
+	}
+	errors.As(err, &o.Break)
 }
 
 // Text is the first text of a tool's result.
@@ -280,6 +357,15 @@ func (o *Outcome) IsError() bool {
 func (o *Outcome) Interrupted() bool {
 	return o.Fate == Answered && strings.Contains(string(o.Result)+string(o.Error), "The call was interrupted")
 }
+
+// Cancelled says whether the response says that the call was cancelled.
+func (o *Outcome) Cancelled() bool {
+	var e struct{ Code int }
+	return json.Unmarshal(o.Error, &e) == nil && e.Code == codeCancelled
+}
+
+// codeCancelled is LSP's code for a cancelled request; MCP has none.
+const codeCancelled = -32800
 
 // A Request is one to make.
 type Request struct {

@@ -1,12 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -66,8 +67,7 @@ func (f *follower) run(ctx context.Context) {
 		}
 		r, err := s.send(ctx, http.MethodPost, f.body, headers...)
 		if err != nil {
-			o.trace("POST -> %v", err)
-			o.Fate = CutInline
+			o.broke(ctx, err)
 			return
 		}
 		o.heard("POST", r)
@@ -76,9 +76,16 @@ func (f *follower) run(ctx context.Context) {
 			if id := r.header.Get(headerSession); id != "" && f.request.Method == "initialize" {
 				s.ID = id
 			}
-			f.first(ctx, r)
+			err = f.first(ctx, r)
 			r.close()
-			break
+			switch {
+			case f.done:
+			case f.last == "":
+				o.broke(ctx, err)
+			default:
+				f.resume(ctx)
+			}
+			return
 		}
 		drain(r)
 		r.close()
@@ -88,48 +95,46 @@ func (f *follower) run(ctx context.Context) {
 			return
 		}
 	}
-	if f.done {
-		return
-	}
-	o.CutAt = time.Now()
-	if f.last == "" {
-		o.Fate = CutInline
-		return
-	}
-	f.resume(ctx)
 }
 
-func drain(r *response) { _, _ = io.Copy(io.Discard, io.LimitReader(r.body, 64<<10)) }
+func drain(r *response) { _, _ = io.Copy(io.Discard, io.LimitReader(r, 64<<10)) }
 
-// first reads the response to the POST.
-func (f *follower) first(ctx context.Context, r *response) {
+// first reads the response to the POST. The error is how its connection broke.
+func (f *follower) first(ctx context.Context, r *response) error {
 	o := f.outcome
 	if r.status == http.StatusOK && r.stream() {
-		f.read(ctx, r)
-		return
+		return f.read(ctx, r)
 	}
-	body, err := io.ReadAll(r.body)
-	if err != nil {
-		o.trace("body of %d bytes: %v", len(body), err)
-		return
-	}
-	if r.status == http.StatusNotFound {
-		o.Fate, f.done = Missing, true
-		o.trace("%s", body)
-		return
-	}
-	// Whoever is between may answer for a server that it cannot reach: that is no JSON.
-	var m message
-	if json.Unmarshal(body, &m) != nil || r.status == http.StatusBadGateway {
-		o.trace("no message: %.100s", body)
-		return
-	}
+	body, err := io.ReadAll(r)
 	if r.status != http.StatusOK {
-		o.Fate, f.done = Refused, true
 		o.trace("%s", body)
-		return
+	}
+	switch r.status {
+	case http.StatusOK, http.StatusBadGateway:
+		return f.inline(r, body, err)
+	case http.StatusNotFound:
+		o.Fate, f.done = Missing, true
+	default:
+		o.Fate, f.done = Refused, true
+	}
+	return nil
+}
+
+// inline takes a body that is the response, as far as it could be read.
+func (f *follower) inline(r *response, body []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	if r.status == http.StatusBadGateway { // whoever is between answers for a server that it cannot reach
+		return r.broke(errUnreachable)
+	}
+	var m message
+	if json.Unmarshal(body, &m) != nil {
+		f.outcome.Wrong = append(f.outcome.Wrong, "a body that is no message: "+clip(string(body)))
+		return nil
 	}
 	f.response(m, string(body))
+	return nil
 }
 
 // response takes a response.
@@ -153,12 +158,12 @@ func clip(s string) string {
 	return s
 }
 
-// read reads a stream to its end.
-func (f *follower) read(ctx context.Context, r *response) {
+// read reads a stream to its end. The error is how its connection broke.
+func (f *follower) read(ctx context.Context, r *response) error {
 	o := f.outcome
-	stream := Stream{Instance: r.header.Get(HeaderInstance), Began: time.Now()}
+	stream := Stream{Instance: r.header.Get(HeaderInstance), Began: r.began}
 	dropped := false
-	err := ReadEvents(r.body, func(e Event) bool {
+	err := ReadEvents(r, func(e Event) bool {
 		if e.Retry > 0 {
 			f.retry = e.Retry
 		}
@@ -178,9 +183,13 @@ func (f *follower) read(ctx context.Context, r *response) {
 		}
 		return true
 	})
-	stream.Ended, stream.Broke = time.Now(), err != nil || dropped
+	if dropped {
+		err = r.broke(errCut)
+	}
+	stream.Ended, stream.Broke = time.Now(), err != nil
 	o.Streams = append(o.Streams, stream)
 	o.trace("stream ends: %v, at %s", err, brief(f.last))
+	return err
 }
 
 func brief(id string) string {
@@ -246,7 +255,11 @@ func (s *Session) deliver(ctx context.Context, body string, o *Outcome) bool {
 			case again:
 				o.Retries++
 				wait = after
+			case r.status == http.StatusNotFound:
+				o.SessionMissing = true
+				return false
 			case r.status != http.StatusBadGateway:
+				o.Wrong = append(o.Wrong, fmt.Sprintf("%d to an answer or a notification", r.status))
 				return false
 			}
 		}
@@ -278,13 +291,13 @@ func (f *follower) resume(ctx context.Context) {
 		_, again := r.retryAfter()
 		switch {
 		case r.status == http.StatusOK && r.stream():
-			f.read(ctx, r)
+			_ = f.read(ctx, r) // the next round of the loop comes back
 		case again || r.status == http.StatusBadGateway:
 			drain(r)
 		case r.status == http.StatusNotFound:
 			o.Fate, f.done = Missing, true
 		default:
-			body, _ := io.ReadAll(r.body)
+			body, _ := io.ReadAll(r)
 			o.Fate, f.done = Refused, true
 			o.trace("%s", body)
 		}
@@ -303,16 +316,17 @@ func (s *Session) Delete(ctx context.Context) (status, tries int) {
 		if err == nil {
 			drain(r)
 			r.close()
+			status = r.status
 			after, again := r.retryAfter()
-			if !again && r.status != http.StatusBadGateway {
-				return r.status, tries
+			if !again && status != http.StatusBadGateway {
+				return status, tries
 			}
 			if again {
 				wait = after
 			}
 		}
 		if !pause(ctx, wait) {
-			return 0, tries
+			return status, tries
 		}
 	}
 }
@@ -327,34 +341,39 @@ func (s *Session) Listen(ctx context.Context, opened func(), heard func(method s
 		return 0, err
 	}
 	defer r.close()
-	if r.status != http.StatusOK || !r.stream() {
-		drain(r)
-		return r.status, nil
-	}
-	return r.status, listen(r, opened, heard)
+	return r.status, r.listen("", opened, heard)
 }
 
-func listen(r *response, opened func(), heard func(method string, params json.RawMessage)) error {
+// ErrWrong says that a stream of announcements carries something that does not belong there.
+var ErrWrong = errors.New("on a stream of announcements")
+
+// listen reads announcements. subscription is the id of the modern request that they belong to.
+func (r *response) listen(subscription string, opened func(), heard func(method string, params json.RawMessage)) error {
+	if r.status == http.StatusBadGateway {
+		return r.broke(errUnreachable)
+	}
+	if r.status != http.StatusOK || !r.stream() {
+		drain(r)
+		return nil
+	}
 	if opened != nil {
 		opened()
 	}
 	var wrong error
-	err := ReadEvents(r.body, func(e Event) bool {
+	err := ReadEvents(r, func(e Event) bool {
 		if e.Data == "" {
 			return true
 		}
 		var m message
-		if json.Unmarshal([]byte(e.Data), &m) != nil || strings.HasPrefix(m.Method, "notifications/") == (m.ID != nil) {
-			wrong = fmt.Errorf("on a stream of announcements: %s", clip(e.Data))
-			return false
-		}
-		if m.Method != "" {
+		err := json.Unmarshal([]byte(e.Data), &m)
+		switch {
+		case err == nil && m.notification() && m.subscription() == subscription:
 			heard(m.Method, m.Params)
+		case err == nil && m.response() && string(m.ID) == subscription: // a modern stream ends so
+		default:
+			wrong = fmt.Errorf("%w: %s", ErrWrong, clip(e.Data))
 		}
-		return true
+		return wrong == nil
 	})
-	if wrong != nil {
-		return wrong
-	}
-	return err
+	return cmp.Or(wrong, err)
 }

@@ -20,10 +20,6 @@ func (c *Client) Modern(ctx context.Context, q Request) *Outcome {
 		f := &follower{session: &Session{Client: c}, request: q, outcome: o, answered: map[string]bool{}}
 		f.request.ID = ""
 		c.round(ctx, f)
-		if !f.done {
-			o.Fate = CutInline
-			return o
-		}
 		if o.Fate != Answered {
 			return o
 		}
@@ -71,60 +67,49 @@ func (c *Client) round(ctx context.Context, f *follower) {
 	for {
 		r, err := c.send(ctx, http.MethodPost, body, f.request.modernHeaders()...)
 		if err != nil {
-			o.trace("POST -> %v", err)
+			o.broke(ctx, err)
 			return
 		}
 		o.heard("POST", r)
 		after, again := r.retryAfter()
 		if !again {
-			f.modern(ctx, r)
+			err = f.modern(ctx, r)
 			r.close()
+			if !f.done {
+				o.broke(ctx, err)
+			}
 			return
 		}
 		drain(r)
 		r.close()
 		o.Retries++
 		if !pause(ctx, after) {
-			o.Fate, f.done = Unavailable, true
+			o.Fate = Unavailable
 			return
 		}
 	}
 }
 
-func (f *follower) modern(ctx context.Context, r *response) {
+func (f *follower) modern(ctx context.Context, r *response) error {
 	if r.status == http.StatusOK && r.stream() {
-		f.read(ctx, r)
-		return
+		return f.read(ctx, r)
 	}
-	body, err := io.ReadAll(r.body)
-	if err != nil {
-		f.outcome.trace("body of %d bytes: %v", len(body), err)
-		return
-	}
-	var m message
-	if json.Unmarshal(body, &m) != nil || r.status == http.StatusBadGateway {
-		f.outcome.trace("no message: %.100s", body)
-		return
-	}
-	f.response(m, string(body))
+	body, err := io.ReadAll(r)
+	return f.inline(r, body, err)
 }
 
 // Subscribe holds a subscription to resources until ctx or the stream ends. opened is called when it is acknowledged.
 func (c *Client) Subscribe(
 	ctx context.Context, uris []string, opened func(), heard func(method string, params json.RawMessage),
-) error {
+) (status int, err error) {
 	list, _ := json.Marshal(uris)
 	q := Request{Method: "subscriptions/listen", Params: `{"notifications":{"resourceSubscriptions":` + string(list) + `}}`}
 	r, err := c.send(ctx, http.MethodPost, q.body(c.metaFields()), q.modernHeaders()...)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer r.close()
-	if r.status != http.StatusOK || !r.stream() {
-		drain(r)
-		return nil
-	}
-	return listen(r, nil, func(method string, params json.RawMessage) {
+	return r.status, r.listen(q.ID, nil, func(method string, params json.RawMessage) {
 		if strings.HasSuffix(method, "/acknowledged") {
 			opened()
 			return
