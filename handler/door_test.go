@@ -26,7 +26,7 @@ func byName(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, 
 	switch user {
 	case "bad":
 		return nil, auth.ErrInvalidToken
-	case "panic":
+	case "explode":
 		panic("secret-detail")
 	}
 	return &auth.TokenInfo{UserID: user, Scopes: strings.Split(scopes, ","), Expiration: time.Now().Add(time.Hour)}, nil
@@ -106,7 +106,7 @@ func TestABadTokenIsNeverServed(t *testing.T) {
 		assert.Equal(t, 401, r.status)
 		assert.Contains(t, r.header.Get("WWW-Authenticate"), `error="invalid_token"`)
 		assert.Equal(t, 401, e.post(pingBody, "Authorization", "Basic Zm9vOmJhcg==").status)
-		r = e.post(pingBody, "Authorization", "Bearer panic")
+		r = e.post(pingBody, "Authorization", "Bearer explode")
 		assert.Equal(t, 503, r.status, "a verifier that fails lets nobody in")
 		assert.NotContains(t, e.log.String()+r.body, "secret-detail")
 		s := e.initialize(version20251125, `{}`, "Authorization", "Bearer alice")

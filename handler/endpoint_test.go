@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -59,6 +61,42 @@ type endpoint struct {
 	store  *brokenStore
 	log    *logBuffer
 	client *http.Client
+
+	mu      sync.Mutex
+	secrets map[string]bool // what no log may have
+}
+
+// secret remembers what no log may have.
+func (e *endpoint) secret(v string) {
+	const long = 5 // shorter ones are in a log by chance
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(v) >= long && e.secrets != nil {
+		e.secrets[v] = true
+	}
+}
+
+// sees remembers what is secret in a request: the session's id, the token, the arguments.
+func (e *endpoint) sees(r *http.Request, body string) {
+	e.secret(r.Header.Get(headerSession))
+	e.secret(r.Header.Get(headerLastEvent))
+	e.secret(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+	for _, text := range argument.FindAllStringSubmatch(body, -1) {
+		e.secret(text[1])
+	}
+}
+
+// argument is a text of some length among the arguments of a call.
+var argument = regexp.MustCompile(`"arguments":\s*\{[^}]*:\s*"([^"\\]{8,})"`)
+
+// keepsSecrets fails a test that has let a secret into the log.
+func (e *endpoint) keepsSecrets() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	log := e.log.String()
+	for v := range e.secrets {
+		assert.False(e.t, strings.Contains(log, v), "the log has a secret: %s", v)
+	}
 }
 
 // setup is what an endpoint is made of; zero values are defaults.
@@ -82,7 +120,8 @@ func modes(t *testing.T, s setup, test func(t *testing.T, e *endpoint)) {
 
 func open(t *testing.T, s setup, fresh bool) *endpoint {
 	t.Helper()
-	e := &endpoint{t: t, store: &brokenStore{Store: memory.New()}, log: &logBuffer{}}
+	e := &endpoint{t: t, store: &brokenStore{Store: memory.New()}, log: &logBuffer{}, secrets: map[string]bool{}}
+	t.Cleanup(e.keepsSecrets)
 	s.opts.Logger = slog.New(slog.NewJSONHandler(e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if s.server == nil {
 		s.server = testServer
@@ -235,6 +274,7 @@ func (e *endpoint) send(method, body string, headers ...string) reply {
 			req.Header.Set(headers[i], headers[i+1])
 		}
 	}
+	e.sees(req, body)
 	return e.do(req)
 }
 
@@ -246,10 +286,15 @@ func (e *endpoint) do(req *http.Request) reply {
 	raw, err := io.ReadAll(res.Body)
 	require.NoError(e.t, err)
 	r := reply{status: res.StatusCode, header: res.Header, body: string(raw)}
+	e.secret(res.Header.Get(headerSession))
+	e.secret(stringOf(r.result(), "requestState"))
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		in := bufio.NewScanner(bytes.NewReader(raw))
 		in.Buffer(nil, 64<<20)
 		for in.Scan() {
+			if id, ok := strings.CutPrefix(in.Text(), "id: "); ok {
+				e.secret(id)
+			}
 			if data, ok := strings.CutPrefix(in.Text(), "data: "); ok {
 				r.events = append(r.events, data)
 			}

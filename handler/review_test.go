@@ -22,7 +22,8 @@ import (
 // ambiguous is a store whose writes happen and report failure, so many of them.
 type ambiguous struct {
 	store.Store
-	updates, events, reads atomic.Int32
+	updates, events, reads, puts atomic.Int32
+	asked                        atomic.Int32
 }
 
 var errAmbiguous = store.Wrap("test", store.ErrUnavailable, nil)
@@ -45,7 +46,16 @@ func (a *ambiguous) AppendEvent(ctx context.Context, exchange string, e store.Ev
 	return err
 }
 
+func (a *ambiguous) PutAnswer(ctx context.Context, exchange, question string, answer []byte, expires time.Time) error {
+	err := a.Store.PutAnswer(ctx, exchange, question, answer, expires)
+	if err == nil && a.puts.Add(-1) >= 0 {
+		return errAmbiguous
+	}
+	return err
+}
+
 func (a *ambiguous) Answer(ctx context.Context, exchange, question string) ([]byte, error) {
+	a.asked.Add(1)
 	if strings.HasPrefix(question, "round.") && a.reads.Add(-1) >= 0 {
 		return nil, errAmbiguous
 	}

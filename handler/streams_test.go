@@ -63,6 +63,7 @@ func (e *endpoint) open(method, body string, headers ...string) *stream {
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+	e.sees(req, body)
 	res, err := e.client.Do(req)
 	require.NoError(e.t, err)
 	s := &stream{t: e.t, status: res.StatusCode, header: res.Header, frames: make(chan frame, 1000)}
@@ -90,6 +91,7 @@ func (e *endpoint) open(method, body string, headers ...string) *stream {
 				f.comment = line
 			case strings.HasPrefix(line, "id: "):
 				f.id = line[4:]
+				e.secret(f.id)
 			case strings.HasPrefix(line, "retry: "):
 				f.retry = line[7:]
 			case strings.HasPrefix(line, "data:"):
