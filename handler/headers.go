@@ -96,17 +96,17 @@ func (x *exchange) checkParamHeaders(ctx context.Context, tool string) *failure 
 
 func (x *exchange) checkAnnotated(schema, arguments json.RawMessage, path string) *failure {
 	properties, _ := rawjson.Get(schema, "properties")
-	for _, p := range rawjson.Members(properties) {
-		value, present := rawjson.Get(arguments, p.Key)
-		if annotation, ok := rawjson.Get(p.Value, "x-mcp-header"); ok {
+	for key, property := range rawjson.Members(properties) {
+		value, present := rawjson.Get(arguments, key)
+		if annotation, ok := rawjson.Get(property, "x-mcp-header"); ok {
 			if name, ok := rawjson.String(annotation); ok && name != "" {
-				if f := x.checkParam(headerParam+name, path+p.Key, value, present); f != nil {
+				if f := x.checkParam(headerParam+name, path+key, value, present); f != nil {
 					return f
 				}
 			}
 		}
-		if nested, ok := rawjson.Get(p.Value, "properties"); ok && rawjson.IsObject(nested) {
-			if f := x.checkAnnotated(p.Value, value, path+p.Key+"."); f != nil {
+		if nested, ok := rawjson.Get(property, "properties"); ok && rawjson.IsObject(nested) {
+			if f := x.checkAnnotated(property, value, path+key+"."); f != nil {
 				return f
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
@@ -195,4 +196,4 @@ func pack(msgs []json.RawMessage) []byte {
 	return append(out, ']')
 }
 
-func unpack(data []byte) []json.RawMessage { return rawjson.Elements(data) }
+func unpack(data []byte) []json.RawMessage { return slices.Collect(rawjson.Elements(data)) }
