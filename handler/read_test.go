@@ -3,6 +3,7 @@ package handler
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -109,6 +110,12 @@ func TestMuchIsRefusedWithLittleMemory(t *testing.T) {
 			_, _, f := h.read(body)
 			assert.NotNil(t, f, name)
 		}), uint64(most), name)
+	}
+	x := &exchange{request: &request{h: h, http: &http.Request{Header: http.Header{headerParam + "Region": {"eu"}}}}}
+	schema := json.RawMessage(`{"properties":{"a":{},"b":{"type":"string"},"c":{},"region":{"x-mcp-header":"Region"}}}`)
+	for _, arguments := range []string{keys, escaped} {
+		arguments := json.RawMessage(arguments)
+		assert.Less(t, allocated(func() { assert.NotNil(t, x.checkAnnotated(schema, arguments, "")) }), uint64(most), "arguments")
 	}
 	l := &listener{answer: &answer{request: &request{h: h}}}
 	wanted := json.RawMessage(`{"resourceSubscriptions":[` + fill(`"%d"`) + `]}`)
