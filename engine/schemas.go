@@ -61,7 +61,7 @@ func (e *sdk) listSchemas(ctx context.Context) (map[string]json.RawMessage, erro
 			return nil, err
 		}
 		tools, _ := rawjson.Get(raw, "tools")
-		for _, tool := range rawjson.Elements(tools) {
+		for tool := range rawjson.Elements(tools) {
 			rawName, _ := rawjson.Get(tool, "name")
 			schema, _ := rawjson.Get(tool, "inputSchema")
 			if name, ok := rawjson.String(rawName); ok {

@@ -76,20 +76,23 @@ func readAnswer(ctx context.Context, st store.Store, exchange, slot string) (res
 	if err != nil {
 		return nil, nil, false, err
 	}
-	result, failed = decodeAnswer(raw)
-	return result, failed, true, nil
+	result, failed, err = decodeAnswer(raw)
+	return result, failed, err == nil, err
 }
 
 // decodeAnswer gives the result or the error of an answer.
-func decodeAnswer(raw []byte) (json.RawMessage, *jsonrpc.Error) {
-	if result, ok := rawjson.Get(raw, "result"); ok {
-		return result, nil
+func decodeAnswer(raw []byte) (result json.RawMessage, failed *jsonrpc.Error, err error) {
+	if !json.Valid(raw) {
+		return nil, nil, store.Wrap("read an answer", store.ErrCorrupt, nil)
 	}
-	failed := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client's answer cannot be read"}
+	if result, ok := rawjson.Get(raw, "result"); ok {
+		return result, nil, nil
+	}
+	failed = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client's answer cannot be read"}
 	if e, ok := rawjson.Get(raw, "error"); ok {
 		_ = json.Unmarshal(e, failed) // what can be read of it
 	}
-	return nil, failed
+	return nil, failed, nil
 }
 
 // An item is something that the server sends before its response.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -218,7 +219,7 @@ func TestMSG76BatchesExistInOneVersionOnly(t *testing.T) {
 		r := s.post(`[` + callBody(`"a"`, "echo", `{"n":9007199254740993}`) + `,` + initialized + `,` + pingBody +
 			`,{"jsonrpc":"2.0","id":4,"method":"no/such"}]`)
 		assert.Equal(t, 200, r.status)
-		responses := rawjson.Elements(json.RawMessage(r.body))
+		responses := slices.Collect(rawjson.Elements(json.RawMessage(r.body)))
 		require.Len(t, responses, 3)
 		assert.Contains(t, string(responses[0]), `"id":"a"`)
 		assert.Contains(t, string(responses[0]), `9007199254740993`)

@@ -64,9 +64,9 @@ func (modernEra) settle(ctx context.Context, x *exchange, result json.RawMessage
 // declare them (2026-07-28, basic: a server asks for nothing that the client has not declared).
 func undeclared(requests, declared json.RawMessage) map[string]any {
 	missing := map[string]any{}
-	for _, r := range rawjson.Members(requests) {
-		method, _ := rawjson.Get(r.Value, "method")
-		params, _ := rawjson.Get(r.Value, "params")
+	for _, request := range rawjson.Members(requests) {
+		method, _ := rawjson.Get(request, "method")
+		params, _ := rawjson.Get(request, "params")
 		switch name, _ := rawjson.String(method); name {
 		case "elicitation/create":
 			have, ok := rawjson.Get(declared, "elicitation")

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -80,6 +81,9 @@ func (x *exchange) checkHeaders(ctx context.Context) *failure {
 	return nil
 }
 
+// annotation is the key under which a property's schema names the header that repeats its argument.
+const annotation = `"x-mcp-header"`
+
 // checkParamHeaders compares the Mcp-Param-* headers with the arguments that the tool's input schema annotates with
 // x-mcp-header.
 func (x *exchange) checkParamHeaders(ctx context.Context, tool string) *failure {
@@ -87,7 +91,7 @@ func (x *exchange) checkParamHeaders(ctx context.Context, tool string) *failure 
 	if err != nil {
 		return errCall(err, x.era.status)
 	}
-	if !strings.Contains(string(schema), `"x-mcp-header"`) {
+	if !bytes.Contains(schema, []byte(annotation)) {
 		return nil
 	}
 	arguments, _ := rawjson.Get(x.msg.params, "arguments")
@@ -96,19 +100,30 @@ func (x *exchange) checkParamHeaders(ctx context.Context, tool string) *failure 
 
 func (x *exchange) checkAnnotated(schema, arguments json.RawMessage, path string) *failure {
 	properties, _ := rawjson.Get(schema, "properties")
-	for _, p := range rawjson.Members(properties) {
-		value, present := rawjson.Get(arguments, p.Key)
-		if annotation, ok := rawjson.Get(p.Value, "x-mcp-header"); ok {
-			if name, ok := rawjson.String(annotation); ok && name != "" {
-				if f := x.checkParam(headerParam+name, path+p.Key, value, present); f != nil {
-					return f
-				}
-			}
+	values := map[string]json.RawMessage{} // of the properties that are annotated, or have such inside; nil where there is none
+	for key, property := range rawjson.Members(properties) {
+		if bytes.Contains(property, []byte(annotation)) {
+			values[key] = nil
 		}
-		if nested, ok := rawjson.Get(p.Value, "properties"); ok && rawjson.IsObject(nested) {
-			if f := x.checkAnnotated(p.Value, value, path+p.Key+"."); f != nil {
+	}
+	for key, value := range rawjson.Members(arguments) { // once: they may be large
+		if _, ok := values[key]; ok {
+			values[key] = value
+		}
+	}
+	for key, property := range rawjson.Members(properties) {
+		value, ok := values[key]
+		if !ok {
+			continue
+		}
+		header, _ := rawjson.Get(property, "x-mcp-header")
+		if name, _ := rawjson.String(header); name != "" {
+			if f := x.checkParam(headerParam+name, path+key, value, value != nil); f != nil {
 				return f
 			}
+		}
+		if f := x.checkAnnotated(property, value, path+key+"."); f != nil {
+			return f
 		}
 	}
 	return nil

@@ -459,7 +459,7 @@ func (l *listener) want(wanted, caps, meta json.RawMessage) (honoured json.RawMe
 		}
 	}
 	uris, _ := rawjson.Get(wanted, "resourceSubscriptions")
-	elements := rawjson.Elements(uris)
+	elements := upTo(uris, l.h.opts.MaxSubscriptions)
 	if len(elements) == 0 || !isTrue(caps, "resources", "subscribe") {
 		return honoured, nil, nil
 	}

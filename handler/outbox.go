@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/hydrant-mcp/hydrant/internal/rawjson"
@@ -133,8 +134,9 @@ func (o *outbox) finish(ctx context.Context, response json.RawMessage) (json.Raw
 			return nil, "", readErr
 		}
 		if len(events) == 1 {
-			if msgs := unpack(events[0].Data); len(msgs) == 1 {
-				response, err = msgs[0], nil
+			var msgs []json.RawMessage
+			if msgs, err = unpack(events[0].Data); err == nil {
+				response = msgs[0]
 			}
 		}
 	}
@@ -185,7 +187,7 @@ func signAll(keys keyring, base eventID, e store.Event, messages int) []string {
 	return ids
 }
 
-// pack and unpack put several messages into one event, each as it is.
+// pack puts messages, at least one, into an event, each as it is.
 func pack(msgs []json.RawMessage) []byte {
 	out := []byte{'['}
 	for i, m := range msgs {
@@ -197,4 +199,12 @@ func pack(msgs []json.RawMessage) []byte {
 	return append(out, ']')
 }
 
-func unpack(data []byte) []json.RawMessage { return rawjson.Elements(data) }
+// unpack gives the messages of an event, which may have been written by anybody who can write the store.
+func unpack(data []byte) ([]json.RawMessage, error) {
+	if json.Valid(data) {
+		if msgs := slices.Collect(rawjson.Elements(data)); len(msgs) > 0 {
+			return msgs, nil
+		}
+	}
+	return nil, store.Wrap("read an event", store.ErrCorrupt, nil)
+}

@@ -51,12 +51,12 @@ func (h *Handler) read(body []byte) (msgs []message, batch bool, f *failure) {
 		}
 		return msgs, false, nil
 	}
-	elements := rawjson.Elements(body)
+	elements := upTo(body, h.opts.MaxBatch)
 	if len(elements) == 0 {
 		return nil, true, errInvalid("the batch is empty")
 	}
 	if len(elements) > h.opts.MaxBatch {
-		return nil, true, errInvalid("the batch has %d messages; at most %d are allowed", len(elements), h.opts.MaxBatch)
+		return nil, true, errInvalid("the batch has more than %d messages", h.opts.MaxBatch)
 	}
 	for _, e := range elements {
 		m, err := readMessage(e, h.opts.MaxID)
@@ -84,11 +84,7 @@ func readMessage(raw json.RawMessage, maxID int) (m message, err error) {
 	if !rawjson.IsObject(raw) {
 		return m, errors.New("it is no object")
 	}
-	members := rawjson.Members(raw)
-	part := map[string]json.RawMessage{}
-	for _, member := range members {
-		part[member.Key] = member.Value
-	}
+	part, err := parts(raw, messageKeys)
 	// The id first: an error about anything else can carry it then.
 	id, hasID := part["id"]
 	if hasID {
@@ -97,7 +93,7 @@ func readMessage(raw json.RawMessage, maxID int) (m message, err error) {
 		}
 		m.id = id
 	}
-	if err := checkKeys(members, messageKeys); err != nil {
+	if err != nil {
 		return m, err
 	}
 	if version, _ := rawjson.String(part["jsonrpc"]); version != "2.0" {
@@ -141,52 +137,60 @@ func readMessage(raw json.RawMessage, maxID int) (m message, err error) {
 }
 
 func (m *message) readParams(params json.RawMessage, maxID int) error {
-	members := rawjson.Members(params)
-	if err := checkKeys(members, paramsKeys); err != nil {
+	part, err := parts(params, paramsKeys)
+	if err != nil {
 		return err
 	}
-	for _, member := range members {
-		if member.Key != metaKey {
-			continue
+	meta, ok := part[metaKey]
+	switch {
+	case !ok:
+	case rawjson.IsNull(meta):
+		params = rawjson.Delete(params, metaKey)
+	case !rawjson.IsObject(meta):
+		return errors.New(`"_meta" must be an object`)
+	default:
+		m.meta = meta
+		if part, err = parts(meta, metaKeys); err != nil {
+			return err
 		}
-		switch {
-		case rawjson.IsNull(member.Value):
-			params = rawjson.Delete(params, metaKey)
-		case !rawjson.IsObject(member.Value):
-			return errors.New(`"_meta" must be an object`)
-		default:
-			m.meta = member.Value
-			inner := rawjson.Members(m.meta)
-			if err := checkKeys(inner, metaKeys); err != nil {
-				return err
-			}
-			if err := checkToken(m.meta, maxID); err != nil {
-				return err
-			}
+		if err := checkToken(part["progressToken"], maxID); err != nil {
+			return err
 		}
 	}
 	m.params = params
 	return nil
 }
 
-// checkKeys refuses a key that comes twice, and one that is spelt like a known one but for its case.
-func checkKeys(members []rawjson.Member, known []string) error {
-	if len(members) > maxKeys {
-		return fmt.Errorf("an object of the protocol's has more than %d keys", maxKeys)
-	}
-	seen := make(map[string]bool, len(members))
-	for _, m := range members {
-		if seen[m.Key] {
-			return errors.New("a key comes twice: " + clip(m.Key))
+// parts takes an object apart. It refuses a key that comes twice, and one that is spelt like a known one but for its case;
+// with that error come all parts all the same, for the id may be behind it. At maxKeys it stops.
+func parts(object json.RawMessage, known []string) (part map[string]json.RawMessage, err error) {
+	part = map[string]json.RawMessage{}
+	n := 0
+	for key, value := range rawjson.Members(object) {
+		if n++; n > maxKeys {
+			return part, fmt.Errorf("an object of the protocol's has more than %d keys", maxKeys)
 		}
-		seen[m.Key] = true
+		if _, twice := part[key]; twice && err == nil {
+			err = errors.New("a key comes twice: " + clip(key))
+		}
+		part[key] = value
 		for _, k := range known {
-			if m.Key != k && strings.EqualFold(m.Key, k) {
-				return errors.New("keys are case-sensitive: " + clip(m.Key) + " instead of " + k)
+			if key != k && err == nil && strings.EqualFold(key, k) {
+				err = errors.New("keys are case-sensitive: " + clip(key) + " instead of " + k)
 			}
 		}
 	}
-	return nil
+	return part, err
+}
+
+// upTo gives the elements of an array, and of more than most only one more: what is refused for that is not held.
+func upTo(array json.RawMessage, most int) (elements []json.RawMessage) {
+	for e := range rawjson.Elements(array) {
+		if elements = append(elements, e); len(elements) > most {
+			break
+		}
+	}
+	return elements
 }
 
 // checkID accepts what MCP does: a string or an integer, and not null.
@@ -200,10 +204,10 @@ func checkID(id json.RawMessage, maxID int) error {
 	return nil
 }
 
-func checkToken(meta json.RawMessage, maxID int) error {
-	token, ok := rawjson.Get(meta, "progressToken")
+// checkToken accepts no progress token, or one that is like an id.
+func checkToken(token json.RawMessage, maxID int) error {
 	switch {
-	case !ok:
+	case token == nil:
 		return nil
 	case !isToken(token):
 		return errors.New(`"progressToken" must be a string or an integer`)

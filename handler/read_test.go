@@ -2,6 +2,9 @@ package handler
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -58,6 +61,7 @@ func TestReadRefuses(t *testing.T) {
 		{"param twice", `{"jsonrpc":"2.0","id":7,"method":"a","params":{"name":"a","name":"b"}}`, invalid, "7"},
 		{"param in another case", `{"jsonrpc":"2.0","id":7,"method":"a","params":{"Name":"a"}}`, invalid, "7"},
 		{"_meta key in another case", `{"jsonrpc":"2.0","id":7,"method":"a","params":{"_meta":{"IO.modelcontextprotocol/protocolVersion":"x"}}}`, invalid, "7"},
+		{"key twice before the id", `{"jsonrpc":"2.0","method":"a","method":"b","id":7}`, invalid, "7"},
 		{"neither", `{"jsonrpc":"2.0"}`, invalid, ""},
 		{"response without outcome", `{"jsonrpc":"2.0","id":7}`, invalid, "7"},
 		{"response with both", `{"jsonrpc":"2.0","id":7,"result":{},"error":{}}`, invalid, "7"},
@@ -80,6 +84,54 @@ func TestReadRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is refused for its number is not held first.
+func TestMuchIsRefusedWithLittleMemory(t *testing.T) {
+	const size, most = 4 << 20, 20 << 20
+	h := New(testServer(), memory.New(), nil)
+	fill := func(format string) string {
+		var b strings.Builder
+		for n := 0; b.Len() < size-100; n++ {
+			fmt.Fprintf(&b, format+",", n)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	keys, escaped := `{`+fill(`"%06x":1`)+`}`, `{`+fill(`"\u0061%06x":1`)+`}`
+	message := `{"jsonrpc":"2.0","id":1,"method":"a","params":`
+	bodies := map[string]string{
+		"batch": `[` + fill(`%d`) + `]`, "batch of objects": `[` + fill(`{"%d":1}`) + `]`,
+		"message": keys, "params": message + keys + `}`, "escaped keys": message + escaped + `}`,
+		"_meta": message + `{"_meta":` + keys + `}}`,
+	}
+	for name, body := range bodies {
+		body := []byte(body)
+		assert.Less(t, allocated(func() {
+			_, _, f := h.read(body)
+			assert.NotNil(t, f, name)
+		}), uint64(most), name)
+	}
+	x := &exchange{request: &request{h: h, http: &http.Request{Header: http.Header{headerParam + "Region": {"eu"}}}}}
+	schema := json.RawMessage(`{"properties":{"a":{},"b":{"type":"string"},"c":{},"region":{"x-mcp-header":"Region"}}}`)
+	for _, arguments := range []string{keys, escaped} {
+		arguments := json.RawMessage(arguments)
+		assert.Less(t, allocated(func() { assert.NotNil(t, x.checkAnnotated(schema, arguments, "")) }), uint64(most), "arguments")
+	}
+	l := &listener{answer: &answer{request: &request{h: h}}}
+	wanted := json.RawMessage(`{"resourceSubscriptions":[` + fill(`"%d"`) + `]}`)
+	assert.Less(t, allocated(func() {
+		_, f := l.want(wanted, json.RawMessage(`{"resources":{"subscribe":true}}`), nil)
+		assert.NotNil(t, f)
+	}), uint64(most), "subscriptions")
+}
+
+// allocated gives how many bytes are allocated meanwhile.
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 func FuzzRead(f *testing.F) {

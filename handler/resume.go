@@ -159,6 +159,12 @@ func (r *reader) follow(ctx context.Context) {
 		if done {
 			return
 		}
+		if errors.Is(err, store.ErrCorrupt) { // whoever came back would find the same
+			f := errStore(err)
+			r.h.log(r.request, f)
+			r.end(f.encode(r.at.ID))
+			return
+		}
 		if r.runtime.Buffered && (!r.h.opts.HoldPolls || time.Since(began) > holdFor) {
 			r.leave(ctx, r.pollDelay())
 			return
@@ -230,7 +236,10 @@ func (r *reader) step(ctx context.Context) (done bool, err error) {
 		}
 		for _, e := range events {
 			r.told = false
-			if r.send(e); e.Seq == store.Final || r.broken {
+			if err := r.send(e); err != nil {
+				return false, err
+			}
+			if e.Seq == store.Final || r.broken {
 				return true, nil
 			}
 		}
@@ -250,8 +259,11 @@ func (r *reader) step(ctx context.Context) (done bool, err error) {
 }
 
 // send sends an event's messages, but those that the client has already.
-func (r *reader) send(e store.Event) {
-	msgs := unpack(e.Data)
+func (r *reader) send(e store.Event) error {
+	msgs, err := unpack(e.Data)
+	if err != nil {
+		return err
+	}
 	ids := signAll(r.keys, r.at.base(), e, len(msgs))
 	for i := range msgs {
 		if i >= r.at.Part {
@@ -260,6 +272,7 @@ func (r *reader) send(e store.Event) {
 	}
 	r.at.Seq, r.at.Part = e.Seq, 0
 	r.waiting = time.Now()
+	return nil
 }
 
 func (e eventID) base() eventID {
@@ -271,7 +284,8 @@ func (e eventID) base() eventID {
 func (r *reader) look(ctx context.Context) (done bool, err error) {
 	record, err := r.h.store.Exchange(ctx, r.at.Exchange)
 	if errors.Is(err, store.ErrNotFound) {
-		r.end("The call is not known any more: what was kept of it has expired. It may have run, fully or in part.")
+		r.end(unfinished(r.at.Call, r.at.ID,
+			"The call is not known any more: what was kept of it has expired. It may have run, fully or in part."))
 		return true, nil
 	}
 	if err != nil {
@@ -301,14 +315,18 @@ func (r *reader) look(ctx context.Context) (done bool, err error) {
 }
 
 // end ends the stream with a response that is not in the store.
-func (r *reader) end(why string) {
+func (r *reader) end(response json.RawMessage) {
 	id := r.at
 	id.Seq, id.Part = store.Final, 0
-	response := refuse(http.StatusOK, jsonrpc.CodeInternalError, levelFault, "%s", why).encode(r.at.ID)
-	if r.at.Call {
-		response = encodeResult(r.at.ID, toolError(why))
-	}
 	r.writeEvent(id.renewed(r.keys), 0, response)
+}
+
+// unfinished is the response of a request that has no other: a tool's result where it called one.
+func unfinished(call bool, id json.RawMessage, why string) json.RawMessage {
+	if call {
+		return encodeResult(id, toolError(why))
+	}
+	return refuse(http.StatusOK, jsonrpc.CodeInternalError, levelFault, "%s", why).encode(id)
 }
 
 const interruptedText = "The call was interrupted: the process that ran it has ended before it was done. It may have run, fully " +
@@ -316,12 +334,7 @@ const interruptedText = "The call was interrupted: the process that ran it has e
 
 // interrupt writes the response of a call whose process has died.
 func interrupt(ctx context.Context, st store.Store, record *store.Exchange, data exchangeData) error {
-	var response json.RawMessage
-	if data.Method == "tools/call" {
-		response = encodeResult(data.ID, toolError(interruptedText))
-	} else {
-		response = refuse(http.StatusOK, jsonrpc.CodeInternalError, levelFault, "%s", interruptedText).encode(data.ID)
-	}
+	response := unfinished(data.Method == "tools/call", data.ID, interruptedText)
 	return st.AppendEvent(ctx, record.Key, store.Event{Seq: store.Final, Data: pack([]json.RawMessage{response})}, record.Expires)
 }
 

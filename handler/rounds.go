@@ -31,7 +31,7 @@ func (e legacySessions) run(ctx context.Context, x *exchange, state *engine.Stat
 		if !ok {
 			return withoutState(x.msg.method, result), nil
 		}
-		if len(rawjson.Members(requests)) == 0 {
+		if rawjson.IsEmpty(requests) {
 			return nil, errServerBusy
 		}
 		responses, err := askAll(ctx, requests, out)
@@ -66,8 +66,8 @@ func askAll(ctx context.Context, requests json.RawMessage, out engine.Client) (j
 	var mu sync.Mutex
 	answers := json.RawMessage("{}")
 	var failed error
-	for _, r := range rawjson.Members(requests) {
-		method, params := questionOf(r.Value)
+	for key, request := range rawjson.Members(requests) {
+		method, params := questionOf(request)
 		wg.Add(1)
 		out.Ask(method, params, func(result json.RawMessage, err *jsonrpc.Error) {
 			defer wg.Done()
@@ -77,7 +77,7 @@ func askAll(ctx context.Context, requests json.RawMessage, out engine.Client) (j
 				failed = err
 				return
 			}
-			answers = rawjson.Set(answers, r.Key, result)
+			answers = rawjson.Set(answers, key, result)
 		})
 	}
 	done := make(chan struct{})

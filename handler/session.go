@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -58,6 +59,9 @@ func (q *request) session(ctx context.Context) (*store.Session, *failure) {
 		return nil, errSessionMissing()
 	}
 	s, err := q.h.store.Session(ctx, sessionKey(q.name, id))
+	if err == nil && len(s.InitializeParams) > 0 && !json.Valid(s.InitializeParams) {
+		err = store.Wrap("read a session", store.ErrCorrupt, nil)
+	}
 	if err != nil {
 		return nil, errStore(err)
 	}

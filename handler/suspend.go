@@ -96,7 +96,7 @@ func (e legacySessions) runSuspendable(ctx context.Context, x *exchange, out eng
 	if !ok {
 		return legacyResult(x.msg.method, result), nil
 	}
-	if len(rawjson.Members(requests)) == 0 {
+	if rawjson.IsEmpty(requests) {
 		return nil, errServerBusy
 	}
 	if missing := undeclared(requests, capabilities(x.session)); len(missing) > 0 {
@@ -141,7 +141,7 @@ func legacyResult(method string, result json.RawMessage) json.RawMessage {
 	if !ok {
 		return result
 	}
-	if meta = rawjson.Delete(meta, metaServerInfo); len(rawjson.Members(meta)) == 0 {
+	if meta = rawjson.Delete(meta, metaServerInfo); rawjson.IsEmpty(meta) {
 		return rawjson.Delete(result, metaKey)
 	}
 	return rawjson.Set(result, metaKey, meta)
@@ -218,10 +218,10 @@ func (c *call) storeRound(ctx context.Context, s *suspension) ([]json.RawMessage
 	until := time.Now().Add(c.h.opts.AskTimeout + c.h.opts.CallTimeout + retention)
 	data := roundData{State: s.state, Slots: map[string]string{}, Request: orNull(c.x.request0)}
 	var msgs []json.RawMessage
-	for i, r := range rawjson.Members(s.requests) {
-		q := &question{slot: fmt.Sprintf("%d.%d", s.round, i)}
-		q.method, q.params = questionOf(r.Value)
-		data.Slots[r.Key] = q.slot
+	for key, request := range rawjson.Members(s.requests) {
+		q := &question{slot: fmt.Sprintf("%d.%d", s.round, len(msgs))}
+		q.method, q.params = questionOf(request)
+		data.Slots[key] = q.slot
 		msgs = append(msgs, encodeQuestion(c.box.keys, record, q))
 	}
 	return msgs, persist(ctx, func() error {

@@ -117,7 +117,13 @@ func (c *call) lookAround(ctx context.Context) time.Duration {
 	for slot, raw := range answers {
 		q := c.pending[slot.Question]
 		delete(c.pending, slot.Question)
-		q.answer(decodeAnswer(raw))
+		result, failed, err := decodeAnswer(raw)
+		if err != nil {
+			c.h.log(c.request, errStore(err))
+			q.fail("the client's answer cannot be read")
+			continue
+		}
+		q.answer(result, failed)
 	}
 	if s == nil {
 		// The client has ended the session, perhaps right after it has cancelled. One that has expired meanwhile is no reason.
