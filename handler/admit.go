@@ -164,9 +164,11 @@ func (q *request) body() ([]byte, *failure) {
 		return nil, errTooLarge(limit)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.http.Body, limit))
-	_ = http.NewResponseController(q.w).SetReadDeadline(time.Time{})
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, errBodyTimeout(readWait)
+	}
+	if err == nil { // net/http still waits for what is left of a body, and goes on to watch a connection that has sent all
+		_ = http.NewResponseController(q.w).SetReadDeadline(time.Time{})
 	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, errTooLarge(limit)

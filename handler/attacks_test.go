@@ -199,12 +199,13 @@ func TestASuspendedCallIsCancelled(t *testing.T) {
 }
 
 func TestDELETECancelsWhatIsOlderThanTheSessionsFirstExpiry(t *testing.T) {
+	const ttl = 3 * time.Second // twice the time between two looks
 	g := newGate()
-	e := open(t, setup{server: g.server, opts: Options{SessionTTL: time.Second}}, true)
+	e := open(t, setup{server: g.server, opts: Options{SessionTTL: ttl}}, true)
 	s := e.session(version20251125)
 	call := s.open(http.MethodPost, gateBody)
 	<-g.started
-	for began := time.Now(); time.Since(began) < 1500*time.Millisecond; time.Sleep(200 * time.Millisecond) { // what slides needs time
+	for began := time.Now(); time.Since(began) < ttl+500*time.Millisecond; time.Sleep(200 * time.Millisecond) { // what slides needs time
 		require.Equal(t, 200, s.post(listTools).status)
 	}
 	require.Equal(t, 204, s.send(http.MethodDelete, "").status)
@@ -309,14 +310,14 @@ func TestInitializeIsReadOnceAndForAll(t *testing.T) {
 }
 
 func TestWhatAClientCanMakeLong(t *testing.T) {
-	e := open(t, setup{opts: Options{MaxID: 10, MaxHeader: 1000, MaxSubscriptions: 2}}, true)
+	e := open(t, setup{opts: Options{MaxID: 20, MaxHeader: 1000, MaxSubscriptions: 2}}, true)
 	s := e.session(version20251125)
 	long := strings.Repeat("x", 2000)
 	assert.Equal(t, 431, e.post(pingBody, "X-Any", long).status)
 	assert.Equal(t, 431, s.post(pingBody, "Mcp-Name", long).status)
 	for _, body := range []string{
-		`{"jsonrpc":"2.0","id":"xxxxxxxxxx","method":"ping"}`,
-		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"progressToken":"xxxxxxxxxx"}}}`,
+		`{"jsonrpc":"2.0","id":"xxxxxxxxxxxxxxxxxxxx","method":"ping"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"progressToken":"xxxxxxxxxxxxxxxxxxxx"}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"` + long + `"}`,
 	} {
 		r := s.post(body)

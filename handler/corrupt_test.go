@@ -159,7 +159,7 @@ func TestAnAnswerWithoutJSONFailsTheQuestion(t *testing.T) {
 
 func TestAResponseOfSomebodyElseWithoutJSON(t *testing.T) {
 	e := open(t, setup{}, false)
-	x := &exchange{request: &request{h: New(testServer(), e.store, nil), name: defaultName}, key: "k",
+	x := &exchange{request: &request{h: New(testServer(), e.store, nil), name: defaultName}, key: "k", session: &store.Session{},
 		msg: message{id: json.RawMessage("1"), method: "tools/call"}}
 	box, err := x.openOutbox(t.Context())
 	require.NoError(t, err)

@@ -120,7 +120,7 @@ func TestMuchIsRefusedWithLittleMemory(t *testing.T) {
 	l := &listener{answer: &answer{request: &request{h: h}}}
 	wanted := json.RawMessage(`{"resourceSubscriptions":[` + fill(`"%d"`) + `]}`)
 	assert.Less(t, allocated(func() {
-		_, f := l.want(wanted, json.RawMessage(`{"resources":{"subscribe":true}}`), nil)
+		_, _, f := l.want(wanted, json.RawMessage(`{"resources":{"subscribe":true}}`), nil)
 		assert.NotNil(t, f)
 	}), uint64(most), "subscriptions")
 }

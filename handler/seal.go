@@ -48,8 +48,8 @@ func (x *exchange) sealState(ctx context.Context, result json.RawMessage) (json.
 	}
 	requests, _ := rawjson.Get(result, "inputRequests")
 	s.Asked = []string{}
-	for _, r := range rawjson.Members(requests) {
-		s.Asked = append(s.Asked, r.Key)
+	for key := range rawjson.Members(requests) {
+		s.Asked = append(s.Asked, key)
 	}
 	token := keys.seal(encode(s), x.binding())
 	return rawjson.Set(result, "requestState", encode(token)), nil
@@ -93,8 +93,8 @@ func (x *exchange) openState(ctx context.Context) *failure {
 	if time.Now().Unix() > s.Until {
 		return errState("it has expired")
 	}
-	for _, r := range rawjson.Members(responses) {
-		if s.Asked != nil && !slices.Contains(s.Asked, r.Key) {
+	for key := range rawjson.Members(responses) {
+		if s.Asked != nil && !slices.Contains(s.Asked, key) {
 			return errState("params.inputResponses has an answer to what was not asked")
 		}
 	}
