@@ -284,7 +284,8 @@ func TestOperationsAreAsFewAsTheDesignSays(t *testing.T) {
 			_, _, err := st.Look(ctx, s.Key, []store.Slot{{Exchange: "x", Question: "q"}, {Exchange: "x", Question: "p"}})
 			return err
 		}, nil, []string{read}},
-		{"raise a topic", func() error { return st.RaiseTopic(ctx, "7") }, nil, []string{write}},
+		{"raise a topic", func() error { return st.RaiseTopic(ctx, "7") }, nil, []string{write, write}},
+		{"raise it again", func() error { return st.RaiseTopic(ctx, "7") }, nil, []string{write}},
 		{"read topics", func() error { _, err := st.TopicVersions(ctx, topics); return err }, nil, []string{read, read, read}},
 	} {
 		calls = nil
