@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -59,8 +60,8 @@ type listening struct {
 	mu      sync.Mutex
 	streams []*stream
 	targets map[string]*target // by the names of their documents
-	lastID  int32
-	resumes time.Time // when a watch may be tried again, after one that was too slow to begin
+	began   time.Time          // when listening to a target has begun, of the last one
+	resumes time.Time          // when a watch may be tried again, after one that the database had nothing to say to
 }
 
 // A watch is somebody who waits for changes of some targets.
@@ -91,6 +92,7 @@ type stream struct {
 	l       *listening
 	stop    context.CancelFunc
 	targets map[int32]*target
+	lastID  int32
 	unsent  []*firestorepb.ListenRequest
 	wake    chan struct{} // has an element while unsent may have some
 	down    error         // why there is no stream now, while it waits to be opened again
@@ -112,27 +114,31 @@ func (l *listening) close() error {
 	return l.client.Close()
 }
 
-// join has a watch told of the changes of targets. It fails when there is no room, or no stream to be had at present.
+// join has a watch told of the changes of targets: of all, or it fails, because there is no room or no stream to be had at
+// present.
 func (l *listening) join(w *watch, targets map[string]*firestorepb.Target) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Now().Before(l.resumes) {
 		return errSlow
 	}
-	for key, pb := range targets {
-		t := l.targets[key]
-		if t != nil && t.stream.down != nil {
-			l.left(w)
+	more := 0
+	for key := range targets {
+		switch t := l.targets[key]; {
+		case t == nil:
+			more++
+		case t.stream.down != nil:
 			return t.stream.down
 		}
+	}
+	if err := l.room(more); err != nil {
+		return err
+	}
+	for key, pb := range targets {
+		t := l.targets[key]
 		if t == nil {
-			s, err := l.room()
-			if err != nil {
-				l.left(w)
-				return err
-			}
-			l.lastID++
-			pb.TargetId = l.lastID
+			s := l.place()
+			pb.TargetId = s.newID()
 			t = &target{key: key, pb: pb, stream: s, watches: map[*watch]bool{}}
 			l.targets[key] = t
 			s.targets[pb.GetTargetId()] = t
@@ -146,47 +152,54 @@ func (l *listening) join(w *watch, targets map[string]*firestorepb.Target) error
 	return nil
 }
 
-// room gives a stream that takes one more target. Where none works, a new one would not either.
-func (l *listening) room() (*stream, error) {
+// room says whether there is a place for more targets, and if not why. Where no stream works, a new one would not either.
+func (l *listening) room(more int) error {
 	var down error
-	works := false
+	works, free := false, (l.most-len(l.streams))*targetsPerStream
 	for _, s := range l.streams {
-		switch {
-		case s.down != nil:
+		if s.down != nil {
 			down = s.down
-		case len(s.targets) < targetsPerStream:
-			return s, nil
-		default:
-			works = true
+			continue
 		}
+		works = true
+		free += targetsPerStream - len(s.targets)
 	}
-	if down != nil && !works {
-		return nil, down
+	switch {
+	case more > 0 && down != nil && !works:
+		return down
+	case more > free:
+		return errTooManyTargets
 	}
-	if len(l.streams) >= l.most {
-		return nil, errTooManyTargets
+	return nil
+}
+
+// place gives a stream that takes one more target, where there is room.
+func (l *listening) place() *stream {
+	for _, s := range l.streams {
+		if s.down == nil && len(s.targets) < targetsPerStream {
+			return s
+		}
 	}
 	ctx, stop := context.WithCancel(context.Background()) // it serves many, and ends with the last of them
 	s := &stream{l: l, stop: stop, targets: map[int32]*target{}, wake: make(chan struct{}, 1)}
 	l.streams = append(l.streams, s)
 	go s.run(ctx)
-	return s, nil
+	return s
 }
 
-// slow has no watch tried for a while.
-func (l *listening) slow() {
+// slow notes that a watch has waited in vain since then. No other is tried for a while, unless the database has answered
+// somebody meanwhile: then it was only too much that was asked for.
+func (l *listening) slow(since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.resumes = time.Now().Add(slowFor)
+	if l.began.Before(since) {
+		l.resumes = time.Now().Add(slowFor)
+	}
 }
 
 func (l *listening) leave(w *watch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left(w)
-}
-
-func (l *listening) left(w *watch) {
 	for _, t := range w.targets {
 		if delete(t.watches, w); len(t.watches) > 0 {
 			continue
@@ -203,6 +216,16 @@ func (l *listening) left(w *watch) {
 		}
 	}
 	w.targets = nil
+}
+
+// newID gives a number above zero that no target of the stream has.
+func (s *stream) newID() int32 {
+	for {
+		s.lastID = s.lastID%math.MaxInt32 + 1
+		if s.targets[s.lastID] == nil {
+			return s.lastID
+		}
+	}
 }
 
 func (s *stream) add(t *target) *firestorepb.ListenRequest {
@@ -411,7 +434,7 @@ func (s *stream) targetChange(change *firestorepb.TargetChange) error {
 // begin tells those that wait for it that listening has begun, and the others that they may have missed something.
 func (t *target) begin() {
 	again := !t.current
-	t.current = true
+	t.current, t.stream.l.began = true, time.Now()
 	for w, begun := range t.watches {
 		switch {
 		case !begun:

@@ -2,11 +2,13 @@ package firestore_test
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"cloud.google.com/go/firestore/apiv1/firestorepb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -150,21 +152,102 @@ func TestTooManyWatchesAreThrottled(t *testing.T) {
 	require.NoError(t, db.Watch(ctx, store.Watched{Topics: topics[1:2]}, nothing), "this one is listened to")
 }
 
+// ofListeners has the streams of listeners, and not those of queries, go through something else.
+func ofListeners(through func(grpc.ClientStream) grpc.ClientStream) grpc.DialOption {
+	return grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+		open grpc.Streamer, opts ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
+		stream, err := open(ctx, desc, cc, method, opts...)
+		if err == nil && desc.ClientStreams {
+			stream = through(stream)
+		}
+		return stream, err
+	})
+}
+
+// A watch for which there is no room asks nothing of the database, which bills each target.
+func TestAWatchThatIsRefusedCostsNothing(t *testing.T) {
+	var sent atomic.Int64
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), ofListeners(func(s grpc.ClientStream) grpc.ClientStream {
+		return counting{s, &sent}
+	}))
+	st.SetMaxStreams(2)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	require.NoError(t, st.Watch(ctx, store.Watched{Topics: []string{"t"}}, nothing))
+	topics := make([]string, 2*hydrant.TargetsPerStream)
+	for i := range topics {
+		topics[i] = strconv.Itoa(i)
+	}
+	require.ErrorIs(t, st.Watch(ctx, store.Watched{Topics: topics}, nothing), store.ErrThrottled)
+	require.NoError(t, st.Watch(ctx, store.Watched{Topics: topics[:1]}, nothing), "sent after what was refused")
+	assert.EqualValues(t, 2, sent.Load())
+}
+
+type counting struct {
+	grpc.ClientStream
+	sent *atomic.Int64
+}
+
+func (c counting) SendMsg(m any) error {
+	c.sent.Add(1)
+	return c.ClientStream.SendMsg(m)
+}
+
+// A watch that is too large to begin in time is no sign that the database is silent.
+func TestALargeWatchDoesNotKeepOthersFromBeginning(t *testing.T) {
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), ofListeners(func(s grpc.ClientStream) grpc.ClientStream {
+		return overtaxed{s}
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	require.NoError(t, st.Watch(ctx, store.Watched{Topics: []string{"t"}}, nothing))
+	require.ErrorIs(t, st.Watch(ctx, store.Watched{Topics: []string{"a", "b", "c"}}, nothing), store.ErrUnavailable)
+	require.NoError(t, st.Watch(ctx, store.Watched{Session: "s"}, nothing))
+}
+
+// overtaxed is a stream on which the third and the fourth target never begin.
+type overtaxed struct{ grpc.ClientStream }
+
+func (o overtaxed) RecvMsg(m any) error {
+	for {
+		err := o.ClientStream.RecvMsg(m)
+		ids := m.(*firestorepb.ListenResponse).GetTargetChange().GetTargetIds()
+		if err != nil || len(ids) == 0 || ids[0] != 3 && ids[0] != 4 {
+			return err
+		}
+	}
+}
+
+func TestTargetsAreToldApartAfterTheLastNumber(t *testing.T) {
+	db := newDatabase(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	told := map[string]chan struct{}{}
+	for i, topic := range []string{"first", "last", "again"} {
+		if i == 1 {
+			db.SetLastID(math.MaxInt32 - 1)
+		}
+		told[topic] = make(chan struct{}, 1)
+		require.NoError(t, db.Watch(ctx, store.Watched{Topics: []string{topic}}, func() { told[topic] <- struct{}{} }))
+	}
+	for topic := range told {
+		require.NoError(t, db.RaiseTopic(ctx, topic))
+		<-told[topic]
+	}
+	for topic := range told {
+		assert.Empty(t, told[topic])
+	}
+}
+
 // A listener that fails is opened again, and what may have been missed is told.
 func TestWatchGoesOnAfterAFailure(t *testing.T) {
 	var fail atomic.Pointer[error]
 	var streams atomic.Int64
-	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), grpc.WithStreamInterceptor(
-		func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
-			open grpc.Streamer, opts ...grpc.CallOption,
-		) (grpc.ClientStream, error) {
-			stream, err := open(ctx, desc, cc, method, opts...)
-			if desc.ClientStreams { // a listener's, and not a query's
-				streams.Add(1)
-				stream = failing{stream, &fail}
-			}
-			return stream, err
-		}))
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), ofListeners(func(s grpc.ClientStream) grpc.ClientStream {
+		streams.Add(1)
+		return failing{s, &fail}
+	}))
 	for _, code := range []codes.Code{codes.PermissionDenied, codes.Unavailable} {
 		t.Run(code.String(), func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
