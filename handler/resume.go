@@ -51,7 +51,7 @@ func (r *reader) watch(ctx context.Context) (begun bool) {
 			w.Slots = append(w.Slots, store.Slot{Exchange: r.at.Exchange, Question: slot})
 		}
 	}
-	if at == r.watchedAt && (r.watched.changed != nil || r.watched.refused()) {
+	if at == r.watchedAt && (r.watched.tells() || r.watched.refused()) {
 		return false
 	}
 	r.watched.begin(ctx, r.h.store, w)

@@ -69,11 +69,16 @@ type watch struct {
 	targets []*target
 	began   chan error    // gets one for each target
 	pending chan struct{} // has room for one: more changes, before the first has been told, are the same one
+	lost    chan struct{} // the same, for that changes are not told
 }
 
-func (w *watch) signal() {
+func newWatch(targets int) *watch {
+	return &watch{began: make(chan error, targets), pending: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+}
+
+func signal(c chan<- struct{}) {
 	select {
-	case w.pending <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -84,6 +89,7 @@ type target struct {
 	pb      *firestorepb.Target
 	stream  *stream
 	current bool            // what comes now is a change
+	failed  int             // how often in a row
 	watches map[*watch]bool // false: listening has not begun for it
 }
 
@@ -269,7 +275,7 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// broke notes that nothing is told at present. With an error, it tells those that wait for their beginning that there is none.
+// broke notes that nothing is told at present, and with an error that the targets have failed.
 func (s *stream) broke(err error) {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
@@ -282,11 +288,17 @@ func (s *stream) broke(err error) {
 	}
 }
 
+// fail tells those that wait for their beginning that there is none, and the others that they are not told of changes: not
+// the first time, streams break now and then.
 func (t *target) fail(err error) {
+	t.failed++
 	for w, begun := range t.watches {
-		if !begun {
+		switch {
+		case !begun:
 			t.watches[w] = true
 			w.began <- err
+		case t.failed > 1:
+			signal(w.lost)
 		}
 	}
 }
@@ -402,7 +414,7 @@ func (s *stream) receive(response *firestorepb.ListenResponse) error {
 	for _, id := range changed {
 		if t := s.targets[id]; t != nil && t.current {
 			for w := range t.watches {
-				w.signal()
+				signal(w.pending)
 			}
 		}
 	}
@@ -434,14 +446,14 @@ func (s *stream) targetChange(change *firestorepb.TargetChange) error {
 // begin tells those that wait for it that listening has begun, and the others that they may have missed something.
 func (t *target) begin() {
 	again := !t.current
-	t.current, t.stream.l.began = true, time.Now()
+	t.current, t.failed, t.stream.l.began = true, 0, time.Now()
 	for w, begun := range t.watches {
 		switch {
 		case !begun:
 			t.watches[w] = true
 			w.began <- nil
 		case again:
-			w.signal()
+			signal(w.pending)
 		}
 	}
 }

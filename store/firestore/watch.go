@@ -33,7 +33,7 @@ func (st *Store) Watch(ctx context.Context, w store.Watched, changed func()) err
 		return nil
 	}
 	since := time.Now()
-	own := &watch{began: make(chan error, len(targets)), pending: make(chan struct{}, 1)}
+	own := newWatch(len(targets))
 	if err := st.listening.join(own, targets); errors.Is(err, errTooManyTargets) {
 		return store.Wrap(op, store.ErrThrottled, err)
 	} else if err != nil {
@@ -45,16 +45,23 @@ func (st *Store) Watch(ctx context.Context, w store.Watched, changed func()) err
 	}
 	go func() {
 		defer st.listening.leave(own)
+		lost := own.lost
+		if w.Lost == nil {
+			lost = nil
+		}
 		for {
+			tell := changed
 			select {
 			case <-ctx.Done():
 				return
 			case <-own.pending:
+			case <-lost:
+				tell, lost = w.Lost, nil
 			}
 			if ctx.Err() != nil {
 				return
 			}
-			changed()
+			tell()
 		}
 	}()
 	return nil

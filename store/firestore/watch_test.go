@@ -252,10 +252,11 @@ func TestWatchGoesOnAfterAFailure(t *testing.T) {
 		t.Run(code.String(), func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			told := make(chan struct{}, 100)
+			told, lost := make(chan struct{}, 100), make(chan struct{}, 100)
 			fail.Store(nil)
 			streams.Store(0)
-			require.NoError(t, st.Watch(ctx, store.Watched{Topics: []string{"t"}}, func() { told <- struct{}{} }))
+			w := store.Watched{Topics: []string{"t"}, Lost: func() { lost <- struct{}{} }}
+			require.NoError(t, st.Watch(ctx, w, func() { told <- struct{}{} }))
 			require.EqualValues(t, 1, streams.Load())
 			err := status.Error(code, "m")
 			fail.Store(&err)
@@ -263,6 +264,8 @@ func TestWatchGoesOnAfterAFailure(t *testing.T) {
 			require.Eventually(t, func() bool { return streams.Load() > 1 }, 20*time.Second, 5*time.Millisecond)
 			require.ErrorIs(t, st.Watch(ctx, store.Watched{Topics: []string{"t"}}, nothing), store.ErrUnavailable,
 				"what is listened to in vain does not begin either")
+			require.Eventually(t, func() bool { return streams.Load() > 2 }, 20*time.Second, 5*time.Millisecond)
+			assert.Len(t, lost, 1, "it is said that nothing is told, once")
 			fail.Store(nil)
 			select {
 			case <-told:
@@ -282,6 +285,38 @@ func TestWatchGoesOnAfterAFailure(t *testing.T) {
 			require.Eventually(t, idle(st), 10*time.Second, time.Millisecond)
 		})
 	}
+}
+
+// Streams end now and then, and are there again in a second.
+func TestAWatchOutlivesItsStream(t *testing.T) {
+	var end atomic.Bool
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), ofListeners(func(s grpc.ClientStream) grpc.ClientStream {
+		return ending{s, &end}
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	told := make(chan struct{}, 100)
+	w := store.Watched{Topics: []string{"t"}, Lost: func() { assert.Fail(t, "lost") }}
+	require.NoError(t, st.Watch(ctx, w, func() { told <- struct{}{} }))
+	for range 3 {
+		end.Store(true)
+		require.NoError(t, st.RaiseTopic(ctx, "t"))
+		<-told
+	}
+}
+
+// ending is a stream that ends when it is told to, but not the one that is opened in its place.
+type ending struct {
+	grpc.ClientStream
+	now *atomic.Bool
+}
+
+func (e ending) RecvMsg(m any) error {
+	err := e.ClientStream.RecvMsg(m)
+	if e.now.CompareAndSwap(true, false) {
+		return status.Error(codes.Unavailable, "m")
+	}
+	return err
 }
 
 // failing is a stream that fails when it is told to.
