@@ -114,7 +114,7 @@ func (l *listener) serve(ctx context.Context, may func(context.Context) verdict)
 	owed := false // a look: what has risen before the watching began is told by nobody
 	now := make(chan struct{}, 1)
 	for looks, checked := 0, 0; ; {
-		if altered := l.altered; altered || told.changed == nil && !told.refused() {
+		if altered := l.altered; altered || !told.tells() && !told.refused() {
 			what := l.also
 			what.Topics = slices.Clone(l.topics)
 			told.begin(ctx, l.h.store, what)

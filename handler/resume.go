@@ -55,7 +55,7 @@ func (r *reader) watch(ctx context.Context) (begun bool) {
 		}
 		w.Session = r.session.Key // the client may cancel
 	}
-	if at == r.watchedAt && (r.watched.changed != nil || r.watched.refused()) {
+	if at == r.watchedAt && (r.watched.tells() || r.watched.refused()) {
 		return false
 	}
 	r.watched.begin(ctx, r.h.store, w)

@@ -31,34 +31,39 @@ const (
 	// Short calls cost nothing.
 	cancelAfter = time.Second
 	cancelEvery = 1500 * time.Millisecond
-	// watchAgain is how soon watching is tried again where it could not begin.
+	// watchAgain is how soon watching is tried again where it could not begin, or was lost.
 	watchAgain = 15 * time.Second
 	// leaseLook is how often whoever waits for another process looks whether that one still lives.
 	leaseLook = 5 * time.Second
 )
 
-// watch has the store tell when something changes, if it can. It gives nil if it cannot.
-func watch(ctx context.Context, st store.Store, w store.Watched) <-chan struct{} {
+// watch has the store tell when something changes, if it can and until lost is closed. It gives nil if it cannot.
+func watch(ctx context.Context, st store.Store, w store.Watched) (changed, lost <-chan struct{}) {
 	watcher, ok := st.(store.Watcher)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	changed := make(chan struct{}, 1)
-	err := watcher.Watch(ctx, w, func() {
+	wake, over := make(chan struct{}, 1), make(chan struct{})
+	tell := func() {
 		select {
-		case changed <- struct{}{}:
+		case wake <- struct{}{}:
 		default:
 		}
-	})
-	if err != nil {
-		return nil // we look for ourselves
 	}
-	return changed
+	w.Lost = func() {
+		close(over)
+		tell() // there may be something to see, and the next look is far away
+	}
+	if watcher.Watch(ctx, w, tell) != nil {
+		return nil, nil // we look for ourselves
+	}
+	return wake, over
 }
 
 // watched is what the store tells somebody who waits.
 type watched struct {
 	changed <-chan struct{} // nil: nothing
+	lost    <-chan struct{} // closed when it does not tell any more
 	tried   time.Time
 	cancel  context.CancelFunc
 }
@@ -66,13 +71,24 @@ type watched struct {
 // begin has the store tell of something, and only then no longer of what it told before.
 func (w *watched) begin(ctx context.Context, st store.Store, what store.Watched) {
 	watching, cancel := context.WithCancel(ctx)
-	changed := watch(watching, st, what)
+	changed, lost := watch(watching, st, what)
 	w.stop()
-	*w = watched{changed: changed, tried: time.Now(), cancel: cancel}
+	*w = watched{changed, lost, time.Now(), cancel}
+}
+
+// tells says whether the store tells. When it does not any more, it is as if it had just refused.
+func (w *watched) tells() bool {
+	select {
+	case <-w.lost:
+		w.stop()
+		*w = watched{tried: time.Now()}
+	default:
+	}
+	return w.changed != nil
 }
 
 // refused says that the store could not tell a moment ago: it is not asked again yet.
-func (w *watched) refused() bool { return w.changed == nil && time.Since(w.tried) < watchAgain }
+func (w *watched) refused() bool { return !w.tells() && time.Since(w.tried) < watchAgain }
 
 func (w *watched) stop() {
 	if w.cancel != nil {
@@ -91,7 +107,7 @@ func (c *call) watch(ctx context.Context) {
 
 // toldAll says whether the store tells of everything that this call waits for.
 func (c *call) toldAll() bool {
-	return c.told.changed != nil && (c.toldOf == len(c.x.slots) || len(c.pending) == 0)
+	return c.told.tells() && (c.toldOf == len(c.x.slots) || len(c.pending) == 0)
 }
 
 // nextLook says when to look again.

@@ -52,8 +52,8 @@ type Watcher interface {
 	// ends. Calls do not overlap, and none begins after ctx has ended. Watch returns when watching has begun: what changes
 	// afterwards is noticed. Some calls may come without a change; that a record expires is no change.
 	//
-	// [ErrUnavailable] when watching cannot begin within a few seconds. While the store cannot be reached later on,
-	// nothing is called, and once it can be, changed is: who must know sooner still looks now and then.
+	// [ErrUnavailable] when watching cannot begin within a few seconds. When the store cannot tell any more later on, it calls
+	// w.Lost, and once it can again, changed. Shorter gaps it makes good by itself, and calls changed after them.
 	Watch(ctx context.Context, w Watched, changed func()) error
 }
 
@@ -69,6 +69,10 @@ type Watched struct {
 	Slots []Slot
 	// Topics are topics: their versions.
 	Topics []string
+
+	// Lost, if it is not nil, is called when changes are not told for the time being, at most once, and neither together with
+	// changed nor after ctx has ended. Whoever watched looks for itself from then on, and may watch anew.
+	Lost func()
 }
 
 // A Slot is the place of the answer to one question in the inbox of an exchange.

@@ -6,7 +6,8 @@
 //   - the inbox of an exchange: the client's answers to its questions, one slot per question, written once;
 //   - topics: counters that only rise; a reader sees that one rose, not how often.
 //
-// None of them needs clocks to agree. A store that can tell that something has changed is a [Watcher] too.
+// None of them needs clocks to agree, but for days: a topic is forgotten after a month. A store that can tell that something
+// has changed is a [Watcher] too.
 //
 // Implementations are in store/memory, store/dynamo and store/firestore; every one passes the suite in store/storetest,
 // which is the contract in the form of tests.
@@ -55,6 +56,9 @@ const (
 	// MaxSession is the largest session, by its Size.
 	MaxSession = 256 << 10
 )
+
+// TopicLife is how long a topic is kept, at least, after it has been raised last.
+const TopicLife = 30 * 24 * time.Hour
 
 // Final is the sequence number of an exchange's last event, whatever the number of the event before it. The fixed slot
 // makes "the response is written once" a plain create-if-absent, also for a writer that does not know how far another
@@ -154,9 +158,12 @@ type Store interface {
 	// its key is "", and the answers in slots, all different ones, as far as they are filled. An error of one is that of all.
 	Look(ctx context.Context, session string, slots []Slot) (*Session, map[Slot][]byte, error)
 
-	// RaiseTopic makes the topic's version higher than it was for every reader that reads after it returned.
+	// RaiseTopic makes the topic's version higher than it was for every reader that reads after it returned. A topic begins
+	// at the time, in milliseconds since the epoch: when it is raised anew after the store has forgotten it, it is above all
+	// that it was before.
 	RaiseTopic(ctx context.Context, topic string) error
-	// TopicVersions reads the versions of topics; 0 for one that was never raised. The result has an entry for each.
+	// TopicVersions reads the versions of topics; 0 for one that was never raised, or that is forgotten, [TopicLife] or later
+	// after it was raised last. The result has an entry for each.
 	TopicVersions(ctx context.Context, topics []string) (map[string]int64, error)
 }
 

@@ -28,7 +28,7 @@ func TestOperationsCostWhatTheDesignSays(t *testing.T) {
 	inAnHour := time.Now().Add(time.Hour)
 	s, x := storetest.NewSession(), storetest.NewExchange()
 	stale := *x
-	data := []byte(strings.Repeat("x", 800))
+	data, large := []byte(strings.Repeat("x", 800)), make([]byte, 1<<20)
 	event := func(exchange string, seq int64, data []byte) func() error {
 		return func() error { return st.AppendEvent(ctx, exchange, store.Event{Seq: seq, Data: data}, inAnHour) }
 	}
@@ -79,13 +79,20 @@ func TestOperationsCostWhatTheDesignSays(t *testing.T) {
 		{"poll and find nothing", events("x", 2, 0), nil, usage{reads: 1}},
 		{"append the final event", event("x", store.Final, data), nil, usage{writes: 1, writeUnits: 1}},
 		{"poll the final event", events("x", 2, 1), nil, usage{reads: 2, readUnits: 1}},
-		{"append a large event", event("large", 1, make([]byte, 1<<20)), nil, usage{writes: 4, writeUnits: 1028}},
+		{"append a large event", event("large", 1, large), nil,
+			usage{reads: 1, readUnits: 1, writes: 4, writeUnits: 1028}},
+		{"append it again", event("large", 1, large), nil, usage{reads: 1, readUnits: 1}},
+		{"append other bytes", event("large", 1, large[1:]), store.ErrConflict, usage{reads: 1, readUnits: 1}},
 		{"read a large event", events("large", 0, 1), nil, usage{reads: 2, readUnits: 259}},
 
 		{"put an answer", func() error { return st.PutAnswer(ctx, "x", "q", data, inAnHour) }, nil,
 			usage{writes: 1, writeUnits: 1}},
 		{"put another answer", func() error { return st.PutAnswer(ctx, "x", "q", data, inAnHour) }, store.ErrExists,
 			usage{writes: 1, refused: 1}},
+		{"put a large answer", func() error { return st.PutAnswer(ctx, "large", "q", large, inAnHour) }, nil,
+			usage{reads: 1, readUnits: 1, writes: 4, writeUnits: 1028}},
+		{"put it again", func() error { return st.PutAnswer(ctx, "large", "q", large, inAnHour) }, store.ErrExists,
+			usage{reads: 1, readUnits: 1}},
 		{"read an answer", func() error { _, err := st.Answer(ctx, "x", "q"); return err }, nil, usage{reads: 1, readUnits: 1}},
 		{"find no answer", func() error { _, err := st.Answer(ctx, "x", "p"); return err }, store.ErrNotFound,
 			usage{reads: 1, readUnits: 1}},

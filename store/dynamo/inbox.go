@@ -12,16 +12,20 @@ func answerItem(exchange, question string) item {
 	return newItem(exchangeKey(exchange), "a#"+digest(question))
 }
 
-// PutAnswer implements [store.Store]. It is one conditional write, and one write for each part of an answer that is
-// split.
+// PutAnswer implements [store.Store]. It is one conditional write; for an answer that is split it is one read, and if the
+// slot is empty one write more for each part.
 func (st *Store) PutAnswer(ctx context.Context, exchange, question string, answer []byte, expires time.Time) error {
 	const op = "dynamo: put answer"
 	if len(answer) > store.MaxAnswer {
 		return store.Wrap(op, store.ErrTooLarge, nil)
 	}
 	it := answerItem(exchange, question)
-	if err := st.setPayload(ctx, op, it, answer, expires); err != nil {
+	taken, err := st.setPayload(ctx, op, it, answer, expires)
+	if err != nil {
 		return err
+	}
+	if taken != nil {
+		return store.Wrap(op, store.ErrExists, nil)
 	}
 	return st.create(ctx, op, it)
 }

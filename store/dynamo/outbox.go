@@ -1,7 +1,9 @@
 package dynamo
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -29,18 +31,25 @@ func exchangeKey(exchange string) string { return "x#" + digest(exchange) }
 // eventKey sorts as the positions do.
 func eventKey(seq int64) string { return fmt.Sprintf("%s%019d", eventPrefix, seq) }
 
-// AppendEvent implements [store.Store]. It is one conditional write, and one write for each part of an event that is
-// split.
+// AppendEvent implements [store.Store]. It is one conditional write; for an event that is split it is one read, and if the
+// position is free one write more for each part.
 func (st *Store) AppendEvent(ctx context.Context, exchange string, e store.Event, expires time.Time) error {
 	const op = "dynamo: append event"
 	if len(e.Data) > store.MaxEvent {
 		return store.Wrap(op, store.ErrTooLarge, nil)
 	}
 	it := newItem(exchangeKey(exchange), eventKey(e.Seq))
-	if err := st.setPayload(ctx, op, it, e.Data, expires); err != nil {
+	taken, err := st.setPayload(ctx, op, it, e.Data, expires)
+	if err != nil {
 		return err
 	}
-	_, err := call(ctx, st, op, st.client.PutItem, &dynamodb.PutItemInput{
+	if taken != nil {
+		if sum := sha256.Sum256(e.Data); bytes.Equal(taken.binary(attrDigest), sum[:]) {
+			return nil
+		}
+		return store.Wrap(op, store.ErrConflict, nil)
+	}
+	_, err = call(ctx, st, op, st.client.PutItem, &dynamodb.PutItemInput{
 		TableName: &st.table,
 		Item:      it,
 		// The same bytes replace themselves: that is cheaper than to read what is there.

@@ -17,7 +17,8 @@ import (
 // Events and answers carry a payload of any size up to the store's limit. One that fits is an attribute of its item.
 // Another is split: the parts are written first and the item, then called the head, last, so that a payload can be seen
 // only when it is complete. Each upload has parts of its own under a random name: a writer that comes late, or that gave
-// up half way, touches nobody else's. What it leaves goes by its time to live.
+// up half way, touches nobody else's. What it leaves goes by its time to live. The head is read before any part is
+// written: whoever repeats what is there does not fill the table.
 //
 // The parts of an upload have different partition keys, because one partition takes 1,000 units a second and a unit is a
 // kilobyte.
@@ -37,15 +38,21 @@ const (
 	partSlack = time.Hour
 )
 
-// setPayload puts a payload into an item that is about to be written, and stores its parts where it needs any.
-func (st *Store) setPayload(ctx context.Context, op string, it item, data []byte, expires time.Time) error {
+// setPayload makes an item that is about to be written of a key and a payload, and stores the parts where it needs any. For
+// a payload that needs parts it looks first: if an item is there it stores nothing, and gives that one instead.
+func (st *Store) setPayload(ctx context.Context, op string, it item, data []byte, expires time.Time) (*reader, error) {
+	if len(data) > partSize {
+		if taken, err := st.get(ctx, op, it); !errors.Is(err, store.ErrNotFound) {
+			return taken, err
+		}
+	}
 	sum := sha256.Sum256(data)
 	it[attrVersion] = number(store.SchemaVersion)
 	it[attrTTL] = number(seconds(expires))
 	it[attrDigest] = binary(sum[:])
 	if len(data) <= partSize {
 		it[attrData] = binary(data)
-		return nil
+		return nil, nil
 	}
 	upload := base64.RawURLEncoding.EncodeToString(newMark())
 	parts := 0
@@ -58,12 +65,12 @@ func (st *Store) setPayload(ctx context.Context, op string, it item, data []byte
 		rest = rest[n:]
 		_, err := call(ctx, st, op, st.client.PutItem, &dynamodb.PutItemInput{TableName: &st.table, Item: part})
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	it[attrUpload] = str(upload)
 	it[attrParts] = number(int64(parts))
-	return nil
+	return nil, nil
 }
 
 func partItem(upload string, part int) item {

@@ -1,6 +1,7 @@
 package dynamo_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,38 @@ func TestRecordsHaveATimeToLiveNotBeforeTheyExpire(t *testing.T) {
 		assert.Equal(t, &types.AttributeValueMemberN{Value: want}, it["ttl"])
 		assert.Equal(t, &types.AttributeValueMemberN{Value: "1"}, it["v"])
 	}
+}
+
+func TestTopicsAreForgottenAndNeverGoBack(t *testing.T) {
+	client, table := newTable(t)
+	st := dynamo.New(client, table)
+	raise := func() int64 {
+		t.Helper()
+		require.NoError(t, st.RaiseTopic(t.Context(), "t"))
+		versions, err := st.TopicVersions(t.Context(), []string{"t"})
+		require.NoError(t, err)
+		return versions["t"]
+	}
+	before := time.Now()
+	first := raise()
+	raw := rawItems(t, client, table)[0]
+	ttl, err := strconv.ParseInt(raw["ttl"].(*types.AttributeValueMemberN).Value, 10, 64)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, ttl, before.Add(store.TopicLife).Unix())
+	assert.LessOrEqual(t, ttl, time.Now().Add(store.TopicLife+time.Second).Unix())
+	assert.Equal(t, first+1, raise())
+
+	_, err = client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+		TableName: &table, Key: attributes{"pk": raw["pk"], "sk": raw["sk"]},
+	})
+	require.NoError(t, err)
+	assert.Greater(t, raise(), first+1)
+
+	delete(raw, "ttl")
+	raw["n"] = &types.AttributeValueMemberN{Value: "7"}
+	put(t, client, table, raw)
+	assert.EqualValues(t, 8, raise(), "one from before there was a time to live counts on")
+	assert.Contains(t, rawItems(t, client, table)[0], "ttl")
 }
 
 func TestDeleteLeavesATombstoneWithoutWhatTheClientSaid(t *testing.T) {
@@ -199,7 +232,7 @@ func TestUnreadablePayloadIsCorruptAndNotMissing(t *testing.T) {
 			case "pk", "sk", "mark":
 				continue
 			case "ttl":
-				if kind == "p" {
+				if kind == "p" || kind == "t" {
 					continue
 				}
 			}

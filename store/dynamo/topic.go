@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"context"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -9,20 +10,23 @@ import (
 	"github.com/hydrant-mcp/hydrant/store"
 )
 
-const attrCount = "n"
+const attrCount = "n" // the version
 
-// topicItem has no time to live: a topic never goes back.
 func topicItem(topic string) item { return newItem("t#"+digest(topic), "t") }
 
 // RaiseTopic implements [store.Store]. It is one write. A retry of the client's may raise the topic twice, which no
 // reader minds.
 func (st *Store) RaiseTopic(ctx context.Context, topic string) error {
+	now := time.Now()
 	_, err := call(ctx, st, "dynamo: raise topic", st.client.UpdateItem, &dynamodb.UpdateItemInput{
-		TableName:                 &st.table,
-		Key:                       topicItem(topic),
-		UpdateExpression:          aws.String("SET #v = :v ADD #n :one"),
-		ExpressionAttributeNames:  map[string]string{"#v": attrVersion, "#n": attrCount},
-		ExpressionAttributeValues: item{":v": number(store.SchemaVersion), ":one": number(1)},
+		TableName:                &st.table,
+		Key:                      topicItem(topic),
+		UpdateExpression:         aws.String("SET #v = :v, #n = if_not_exists(#n, :now) + :one, #ttl = :ttl"),
+		ExpressionAttributeNames: map[string]string{"#v": attrVersion, "#n": attrCount, "#ttl": attrTTL},
+		ExpressionAttributeValues: item{
+			":v": number(store.SchemaVersion), ":now": number(now.UnixMilli()), ":one": number(1),
+			":ttl": number(seconds(now.Add(store.TopicLife))),
+		},
 	})
 	return err
 }

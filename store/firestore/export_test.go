@@ -18,5 +18,14 @@ func (st *Store) Listening() (targets, streams int) {
 // SetMaxStreams changes how many streams there may be.
 func (st *Store) SetMaxStreams(n int) { st.listening.most = n }
 
+// SetLastID changes which number the streams that there are gave last.
+func (st *Store) SetLastID(id int32) {
+	st.listening.mu.Lock()
+	defer st.listening.mu.Unlock()
+	for _, s := range st.listening.streams {
+		s.lastID = id
+	}
+}
+
 // TargetsPerStream is how many targets share a stream.
 const TargetsPerStream = targetsPerStream

@@ -14,18 +14,22 @@ func (st *Store) answer(exchange, question string) *firestore.DocumentRef {
 	return st.exchange(exchange).Collection(st.answers).Doc(digest(question))
 }
 
-// PutAnswer implements [store.Store]. It is one write, one write for each part of an answer that is split, and one read
-// when the slot is filled.
+// PutAnswer implements [store.Store]. It is one write, and one read when the slot is filled; for an answer that is split it
+// is one read, and if the slot is empty one write more for each part.
 func (st *Store) PutAnswer(ctx context.Context, exchange, question string, answer []byte, expires time.Time) error {
 	const op = "firestore: put answer"
 	if len(answer) > store.MaxAnswer {
 		return store.Wrap(op, store.ErrTooLarge, nil)
 	}
-	slot, err := st.payloadFields(ctx, op, answer, expires)
+	doc := st.answer(exchange, question)
+	slot, taken, err := st.payloadFields(ctx, op, doc, answer, expires)
 	if err != nil {
 		return err
 	}
-	_, err = st.create(ctx, op, st.answer(exchange, question), slot)
+	if taken != nil {
+		return store.Wrap(op, store.ErrExists, nil)
+	}
+	_, err = st.create(ctx, op, doc, slot)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -59,8 +60,8 @@ type listening struct {
 	mu      sync.Mutex
 	streams []*stream
 	targets map[string]*target // by the names of their documents
-	lastID  int32
-	resumes time.Time // when a watch may be tried again, after one that was too slow to begin
+	began   time.Time          // when listening to a target has begun, of the last one
+	resumes time.Time          // when a watch may be tried again, after one that the database had nothing to say to
 }
 
 // A watch is somebody who waits for changes of some targets.
@@ -68,11 +69,16 @@ type watch struct {
 	targets []*target
 	began   chan error    // gets one for each target
 	pending chan struct{} // has room for one: more changes, before the first has been told, are the same one
+	lost    chan struct{} // the same, for that changes are not told
 }
 
-func (w *watch) signal() {
+func newWatch(targets int) *watch {
+	return &watch{began: make(chan error, targets), pending: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+}
+
+func signal(c chan<- struct{}) {
 	select {
-	case w.pending <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -83,6 +89,7 @@ type target struct {
 	pb      *firestorepb.Target
 	stream  *stream
 	current bool            // what comes now is a change
+	failed  int             // how often in a row
 	watches map[*watch]bool // false: listening has not begun for it
 }
 
@@ -91,6 +98,7 @@ type stream struct {
 	l       *listening
 	stop    context.CancelFunc
 	targets map[int32]*target
+	lastID  int32
 	unsent  []*firestorepb.ListenRequest
 	wake    chan struct{} // has an element while unsent may have some
 	down    error         // why there is no stream now, while it waits to be opened again
@@ -112,27 +120,31 @@ func (l *listening) close() error {
 	return l.client.Close()
 }
 
-// join has a watch told of the changes of targets. It fails when there is no room, or no stream to be had at present.
+// join has a watch told of the changes of targets: of all, or it fails, because there is no room or no stream to be had at
+// present.
 func (l *listening) join(w *watch, targets map[string]*firestorepb.Target) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Now().Before(l.resumes) {
 		return errSlow
 	}
-	for key, pb := range targets {
-		t := l.targets[key]
-		if t != nil && t.stream.down != nil {
-			l.left(w)
+	more := 0
+	for key := range targets {
+		switch t := l.targets[key]; {
+		case t == nil:
+			more++
+		case t.stream.down != nil:
 			return t.stream.down
 		}
+	}
+	if err := l.room(more); err != nil {
+		return err
+	}
+	for key, pb := range targets {
+		t := l.targets[key]
 		if t == nil {
-			s, err := l.room()
-			if err != nil {
-				l.left(w)
-				return err
-			}
-			l.lastID++
-			pb.TargetId = l.lastID
+			s := l.place()
+			pb.TargetId = s.newID()
 			t = &target{key: key, pb: pb, stream: s, watches: map[*watch]bool{}}
 			l.targets[key] = t
 			s.targets[pb.GetTargetId()] = t
@@ -146,47 +158,54 @@ func (l *listening) join(w *watch, targets map[string]*firestorepb.Target) error
 	return nil
 }
 
-// room gives a stream that takes one more target. Where none works, a new one would not either.
-func (l *listening) room() (*stream, error) {
+// room says whether there is a place for more targets, and if not why. Where no stream works, a new one would not either.
+func (l *listening) room(more int) error {
 	var down error
-	works := false
+	works, free := false, (l.most-len(l.streams))*targetsPerStream
 	for _, s := range l.streams {
-		switch {
-		case s.down != nil:
+		if s.down != nil {
 			down = s.down
-		case len(s.targets) < targetsPerStream:
-			return s, nil
-		default:
-			works = true
+			continue
 		}
+		works = true
+		free += targetsPerStream - len(s.targets)
 	}
-	if down != nil && !works {
-		return nil, down
+	switch {
+	case more > 0 && down != nil && !works:
+		return down
+	case more > free:
+		return errTooManyTargets
 	}
-	if len(l.streams) >= l.most {
-		return nil, errTooManyTargets
+	return nil
+}
+
+// place gives a stream that takes one more target, where there is room.
+func (l *listening) place() *stream {
+	for _, s := range l.streams {
+		if s.down == nil && len(s.targets) < targetsPerStream {
+			return s
+		}
 	}
 	ctx, stop := context.WithCancel(context.Background()) // it serves many, and ends with the last of them
 	s := &stream{l: l, stop: stop, targets: map[int32]*target{}, wake: make(chan struct{}, 1)}
 	l.streams = append(l.streams, s)
 	go s.run(ctx)
-	return s, nil
+	return s
 }
 
-// slow has no watch tried for a while.
-func (l *listening) slow() {
+// slow notes that a watch has waited in vain since then. No other is tried for a while, unless the database has answered
+// somebody meanwhile: then it was only too much that was asked for.
+func (l *listening) slow(since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.resumes = time.Now().Add(slowFor)
+	if l.began.Before(since) {
+		l.resumes = time.Now().Add(slowFor)
+	}
 }
 
 func (l *listening) leave(w *watch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left(w)
-}
-
-func (l *listening) left(w *watch) {
 	for _, t := range w.targets {
 		if delete(t.watches, w); len(t.watches) > 0 {
 			continue
@@ -203,6 +222,16 @@ func (l *listening) left(w *watch) {
 		}
 	}
 	w.targets = nil
+}
+
+// newID gives a number above zero that no target of the stream has.
+func (s *stream) newID() int32 {
+	for {
+		s.lastID = s.lastID%math.MaxInt32 + 1
+		if s.targets[s.lastID] == nil {
+			return s.lastID
+		}
+	}
 }
 
 func (s *stream) add(t *target) *firestorepb.ListenRequest {
@@ -246,7 +275,7 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// broke notes that nothing is told at present. With an error, it tells those that wait for their beginning that there is none.
+// broke notes that nothing is told at present, and with an error that the targets have failed.
 func (s *stream) broke(err error) {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
@@ -259,11 +288,17 @@ func (s *stream) broke(err error) {
 	}
 }
 
+// fail tells those that wait for their beginning that there is none, and the others that they are not told of changes: not
+// the first time, streams break now and then.
 func (t *target) fail(err error) {
+	t.failed++
 	for w, begun := range t.watches {
-		if !begun {
+		switch {
+		case !begun:
 			t.watches[w] = true
 			w.began <- err
+		case t.failed > 1:
+			signal(w.lost)
 		}
 	}
 }
@@ -379,7 +414,7 @@ func (s *stream) receive(response *firestorepb.ListenResponse) error {
 	for _, id := range changed {
 		if t := s.targets[id]; t != nil && t.current {
 			for w := range t.watches {
-				w.signal()
+				signal(w.pending)
 			}
 		}
 	}
@@ -411,14 +446,14 @@ func (s *stream) targetChange(change *firestorepb.TargetChange) error {
 // begin tells those that wait for it that listening has begun, and the others that they may have missed something.
 func (t *target) begin() {
 	again := !t.current
-	t.current = true
+	t.current, t.failed, t.stream.l.began = true, 0, time.Now()
 	for w, begun := range t.watches {
 		switch {
 		case !begun:
 			t.watches[w] = true
 			w.began <- nil
 		case again:
-			w.signal()
+			signal(w.pending)
 		}
 	}
 }

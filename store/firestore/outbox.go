@@ -25,30 +25,31 @@ func (st *Store) event(exchange string, seq int64) *firestore.DocumentRef {
 	return st.exchange(exchange).Collection(st.events).Doc(fmt.Sprintf("%019d", seq))
 }
 
-// AppendEvent implements [store.Store]. It is one write, one write for each part of an event that is split, and one read
-// when the position is taken.
+// AppendEvent implements [store.Store]. It is one write, and one read when the position is taken; for an event that is split
+// it is one read, and if the position is free one write more for each part.
 func (st *Store) AppendEvent(ctx context.Context, exchange string, e store.Event, expires time.Time) error {
 	const op = "firestore: append event"
 	if len(e.Data) > store.MaxEvent {
 		return store.Wrap(op, store.ErrTooLarge, nil)
 	}
-	event, err := st.payloadFields(ctx, op, e.Data, expires)
-	if err != nil {
-		return err
-	}
 	doc := st.event(exchange, e.Seq)
-	_, code, err := st.write(ctx, op, func(ctx context.Context) (*firestore.WriteResult, error) {
-		return doc.Create(ctx, event)
-	}, codes.AlreadyExists)
-	if err != nil || code == codes.OK {
-		return err
-	}
-	snap, err := st.get(ctx, op, doc)
+	event, taken, err := st.payloadFields(ctx, op, doc, e.Data, expires)
 	if err != nil {
 		return err
 	}
-	if snap != nil {
-		if sum, _ := snap.Data()[fieldDigest].([]byte); bytes.Equal(sum, event[fieldDigest].([]byte)) {
+	if taken == nil {
+		_, code, err := st.write(ctx, op, func(ctx context.Context) (*firestore.WriteResult, error) {
+			return doc.Create(ctx, event)
+		}, codes.AlreadyExists)
+		if err != nil || code == codes.OK {
+			return err
+		}
+		if taken, err = st.get(ctx, op, doc); err != nil {
+			return err
+		}
+	}
+	if taken != nil {
+		if sum, _ := taken.Data()[fieldDigest].([]byte); bytes.Equal(sum, event[fieldDigest].([]byte)) {
 			return nil
 		}
 	}

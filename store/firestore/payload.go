@@ -17,7 +17,8 @@ import (
 // Events and answers carry a payload of any size up to the store's limit. One that fits is a field of its document.
 // Another is split: the parts are written first and the document, then called the head, last, so that a payload can be
 // seen only when it is complete. Each upload has parts of its own under a random name: a writer that comes late, or that
-// gave up half way, touches nobody else's. What it leaves goes by its time to live.
+// gave up half way, touches nobody else's. What it leaves goes by its time to live. The head is read before any part is
+// written: whoever repeats what is there does not fill the database.
 
 // The fields of a payload.
 const (
@@ -34,13 +35,19 @@ const (
 	partSlack = time.Hour
 )
 
-// payloadFields returns the fields of a document that is about to be written, and stores the parts where it needs any.
-func (st *Store) payloadFields(ctx context.Context, op string, data []byte, expires time.Time) (fields, error) {
+// payloadFields returns the fields of a document that is about to be written, and stores the parts where it needs any. For
+// a payload that needs parts it looks first: if the document is there it stores nothing, and gives that too, as taken.
+func (st *Store) payloadFields(ctx context.Context, op string, doc *firestore.DocumentRef, data []byte, expires time.Time) (
+	f fields, taken *firestore.DocumentSnapshot, err error,
+) {
 	sum := sha256.Sum256(data)
-	f := fields{fieldVersion: store.SchemaVersion, fieldTTL: expires, fieldDigest: sum[:]}
+	f = fields{fieldVersion: store.SchemaVersion, fieldTTL: expires, fieldDigest: sum[:]}
 	if len(data) <= partSize {
 		f[fieldData] = filled(data)
-		return f, nil
+		return f, nil, nil
+	}
+	if taken, err = st.get(ctx, op, doc); err != nil || taken != nil {
+		return f, taken, err
 	}
 	upload := hex.EncodeToString(newMark())
 	parts := 0
@@ -53,11 +60,11 @@ func (st *Store) payloadFields(ctx context.Context, op string, data []byte, expi
 			return doc.Set(ctx, part)
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	f[fieldUpload], f[fieldParts] = upload, parts
-	return f, nil
+	return f, nil, nil
 }
 
 func (st *Store) part(upload string, part int) *firestore.DocumentRef {

@@ -98,6 +98,30 @@ func TestRecordsHaveATimeToLiveNotBeforeTheyExpire(t *testing.T) {
 	}
 }
 
+func TestTopicsAreForgottenAndNeverGoBack(t *testing.T) {
+	db := newDatabase(t)
+	raise := func() int64 {
+		t.Helper()
+		require.NoError(t, db.RaiseTopic(t.Context(), "t"))
+		versions, err := db.TopicVersions(t.Context(), []string{"t"})
+		require.NoError(t, err)
+		return versions["t"]
+	}
+	first := raise()
+	doc := db.documents(t, "topics")[0]
+	assert.WithinDuration(t, time.Now().Add(store.TopicLife), doc.Data()["ttl"].(time.Time), time.Minute)
+	assert.Equal(t, first+1, raise())
+
+	_, err := doc.Ref.Delete(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, raise(), first+1)
+
+	_, err = doc.Ref.Set(t.Context(), map[string]any{"v": 1, "n": 7})
+	require.NoError(t, err)
+	assert.EqualValues(t, 8, raise(), "one from before there was a time to live counts on")
+	assert.Contains(t, db.documents(t, "topics")[0].Data(), "ttl")
+}
+
 func TestDeleteLeavesATombstoneWithoutWhatTheClientSaid(t *testing.T) {
 	db := newDatabase(t)
 	s := storetest.NewSession()
@@ -201,7 +225,7 @@ func TestUnreadablePayloadIsCorruptAndNotMissing(t *testing.T) {
 			assert.NotErrorIs(t, err, store.ErrNotFound)
 		}
 		for name := range good {
-			if name == "mark" || name == "ttl" && collection == "parts" {
+			if name == "mark" || name == "ttl" && (collection == "parts" || collection == "topics") {
 				continue
 			}
 			t.Run(collection+" "+name, func(t *testing.T) {

@@ -3,28 +3,45 @@ package firestore
 import (
 	"context"
 	"slices"
+	"time"
 
 	"cloud.google.com/go/firestore"
+	"google.golang.org/grpc/codes"
 
 	"github.com/hydrant-mcp/hydrant/store"
 )
 
 const (
-	fieldCount = "n"
+	fieldCount = "n" // the version
 	batchSize  = 100 // topics that are read in one call
 )
 
-// topic is a document without a time to live: a topic never goes back.
 func (st *Store) topic(topic string) *firestore.DocumentRef { return st.topics.Doc(digest(topic)) }
 
-// RaiseTopic implements [store.Store]. It is one write. A retry of the client's may raise the topic twice, which no
-// reader minds. The database takes about one write a second to one document for a longer time.
+// RaiseTopic implements [store.Store]. It is one write, and one more the first time: the database can count up from nothing
+// only to one. A retry of the client's may raise the topic twice, which no reader minds. The database takes about one write
+// a second to one document for a longer time.
 func (st *Store) RaiseTopic(ctx context.Context, topic string) error {
-	doc := st.topic(topic)
-	_, _, err := st.write(ctx, "firestore: raise topic", func(ctx context.Context) (*firestore.WriteResult, error) {
-		return doc.Set(ctx, fields{fieldVersion: store.SchemaVersion, fieldCount: firestore.Increment(1)}, firestore.MergeAll)
-	})
-	return err
+	const op = "firestore: raise topic"
+	doc, now := st.topic(topic), time.Now()
+	expires := now.Add(store.TopicLife)
+	for {
+		_, code, err := st.write(ctx, op, func(ctx context.Context) (*firestore.WriteResult, error) {
+			return doc.Update(ctx, []firestore.Update{
+				{Path: fieldCount, Value: firestore.Increment(1)}, {Path: fieldTTL, Value: expires},
+			})
+		}, codes.NotFound)
+		if err != nil || code == codes.OK {
+			return err
+		}
+		_, code, err = st.write(ctx, op, func(ctx context.Context) (*firestore.WriteResult, error) {
+			return doc.Create(ctx, fields{fieldVersion: store.SchemaVersion, fieldCount: now.UnixMilli(), fieldTTL: expires})
+		}, codes.AlreadyExists)
+		if err != nil || code == codes.OK {
+			return err
+		}
+		// Somebody else was faster.
+	}
 }
 
 // TopicVersions implements [store.Store]. It is one call for every 100 topics; each topic costs a read.

@@ -13,7 +13,7 @@ import (
 
 const (
 	beginTimeout = 2 * time.Second // of a watch
-	// slowFor is how long no watch is tried after one that did not begin in time: whoever wants one waits for it.
+	// slowFor is how long no watch is tried after one of which nothing had begun in time: whoever wants one waits for it.
 	slowFor = 10 * time.Second
 )
 
@@ -32,35 +32,43 @@ func (st *Store) Watch(ctx context.Context, w store.Watched, changed func()) err
 	if len(targets) == 0 {
 		return nil
 	}
-	own := &watch{began: make(chan error, len(targets)), pending: make(chan struct{}, 1)}
+	since := time.Now()
+	own := newWatch(len(targets))
 	if err := st.listening.join(own, targets); errors.Is(err, errTooManyTargets) {
 		return store.Wrap(op, store.ErrThrottled, err)
 	} else if err != nil {
 		return st.failure(ctx, op, err)
 	}
-	if err := st.begin(ctx, op, own.began, len(targets)); err != nil {
+	if err := st.begin(ctx, op, own.began, len(targets), since); err != nil {
 		st.listening.leave(own)
 		return err
 	}
 	go func() {
 		defer st.listening.leave(own)
+		lost := own.lost
+		if w.Lost == nil {
+			lost = nil
+		}
 		for {
+			tell := changed
 			select {
 			case <-ctx.Done():
 				return
 			case <-own.pending:
+			case <-lost:
+				tell, lost = w.Lost, nil
 			}
 			if ctx.Err() != nil {
 				return
 			}
-			changed()
+			tell()
 		}
 	}()
 	return nil
 }
 
-// begin waits until every listener has begun, or the first has failed.
-func (st *Store) begin(ctx context.Context, op string, began <-chan error, listeners int) error {
+// begin waits until every listener of a watch that has joined then has begun, or the first has failed.
+func (st *Store) begin(ctx context.Context, op string, began <-chan error, listeners int, since time.Time) error {
 	bounded, cancel := context.WithTimeout(ctx, min(beginTimeout, st.timeout))
 	defer cancel()
 	for range listeners {
@@ -71,7 +79,7 @@ func (st *Store) begin(ctx context.Context, op string, began <-chan error, liste
 			}
 		case <-bounded.Done():
 			if ctx.Err() == nil {
-				st.listening.slow()
+				st.listening.slow(since)
 			}
 			return st.failure(ctx, op, bounded.Err())
 		}

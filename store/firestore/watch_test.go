@@ -2,11 +2,13 @@ package firestore_test
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"cloud.google.com/go/firestore/apiv1/firestorepb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -150,29 +152,111 @@ func TestTooManyWatchesAreThrottled(t *testing.T) {
 	require.NoError(t, db.Watch(ctx, store.Watched{Topics: topics[1:2]}, nothing), "this one is listened to")
 }
 
+// ofListeners has the streams of listeners, and not those of queries, go through something else.
+func ofListeners(through func(grpc.ClientStream) grpc.ClientStream) grpc.DialOption {
+	return grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+		open grpc.Streamer, opts ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
+		stream, err := open(ctx, desc, cc, method, opts...)
+		if err == nil && desc.ClientStreams {
+			stream = through(stream)
+		}
+		return stream, err
+	})
+}
+
+// A watch for which there is no room asks nothing of the database, which bills each target.
+func TestAWatchThatIsRefusedCostsNothing(t *testing.T) {
+	var sent atomic.Int64
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), ofListeners(func(s grpc.ClientStream) grpc.ClientStream {
+		return counting{s, &sent}
+	}))
+	st.SetMaxStreams(2)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	require.NoError(t, st.Watch(ctx, store.Watched{Topics: []string{"t"}}, nothing))
+	topics := make([]string, 2*hydrant.TargetsPerStream)
+	for i := range topics {
+		topics[i] = strconv.Itoa(i)
+	}
+	require.ErrorIs(t, st.Watch(ctx, store.Watched{Topics: topics}, nothing), store.ErrThrottled)
+	require.NoError(t, st.Watch(ctx, store.Watched{Topics: topics[:1]}, nothing), "sent after what was refused")
+	assert.EqualValues(t, 2, sent.Load())
+}
+
+type counting struct {
+	grpc.ClientStream
+	sent *atomic.Int64
+}
+
+func (c counting) SendMsg(m any) error {
+	c.sent.Add(1)
+	return c.ClientStream.SendMsg(m)
+}
+
+// A watch that is too large to begin in time is no sign that the database is silent.
+func TestALargeWatchDoesNotKeepOthersFromBeginning(t *testing.T) {
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), ofListeners(func(s grpc.ClientStream) grpc.ClientStream {
+		return overtaxed{s}
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	require.NoError(t, st.Watch(ctx, store.Watched{Topics: []string{"t"}}, nothing))
+	require.ErrorIs(t, st.Watch(ctx, store.Watched{Topics: []string{"a", "b", "c"}}, nothing), store.ErrUnavailable)
+	require.NoError(t, st.Watch(ctx, store.Watched{Session: "s"}, nothing))
+}
+
+// overtaxed is a stream on which the third and the fourth target never begin.
+type overtaxed struct{ grpc.ClientStream }
+
+func (o overtaxed) RecvMsg(m any) error {
+	for {
+		err := o.ClientStream.RecvMsg(m)
+		ids := m.(*firestorepb.ListenResponse).GetTargetChange().GetTargetIds()
+		if err != nil || len(ids) == 0 || ids[0] != 3 && ids[0] != 4 {
+			return err
+		}
+	}
+}
+
+func TestTargetsAreToldApartAfterTheLastNumber(t *testing.T) {
+	db := newDatabase(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	told := map[string]chan struct{}{}
+	for i, topic := range []string{"first", "last", "again"} {
+		if i == 1 {
+			db.SetLastID(math.MaxInt32 - 1)
+		}
+		told[topic] = make(chan struct{}, 1)
+		require.NoError(t, db.Watch(ctx, store.Watched{Topics: []string{topic}}, func() { told[topic] <- struct{}{} }))
+	}
+	for topic := range told {
+		require.NoError(t, db.RaiseTopic(ctx, topic))
+		<-told[topic]
+	}
+	for topic := range told {
+		assert.Empty(t, told[topic])
+	}
+}
+
 // A listener that fails is opened again, and what may have been missed is told.
 func TestWatchGoesOnAfterAFailure(t *testing.T) {
 	var fail atomic.Pointer[error]
 	var streams atomic.Int64
-	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), grpc.WithStreamInterceptor(
-		func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
-			open grpc.Streamer, opts ...grpc.CallOption,
-		) (grpc.ClientStream, error) {
-			stream, err := open(ctx, desc, cc, method, opts...)
-			if desc.ClientStreams { // a listener's, and not a query's
-				streams.Add(1)
-				stream = failing{stream, &fail}
-			}
-			return stream, err
-		}))
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), ofListeners(func(s grpc.ClientStream) grpc.ClientStream {
+		streams.Add(1)
+		return failing{s, &fail}
+	}))
 	for _, code := range []codes.Code{codes.PermissionDenied, codes.Unavailable} {
 		t.Run(code.String(), func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			told := make(chan struct{}, 100)
+			told, lost := make(chan struct{}, 100), make(chan struct{}, 100)
 			fail.Store(nil)
 			streams.Store(0)
-			require.NoError(t, st.Watch(ctx, store.Watched{Topics: []string{"t"}}, func() { told <- struct{}{} }))
+			w := store.Watched{Topics: []string{"t"}, Lost: func() { lost <- struct{}{} }}
+			require.NoError(t, st.Watch(ctx, w, func() { told <- struct{}{} }))
 			require.EqualValues(t, 1, streams.Load())
 			err := status.Error(code, "m")
 			fail.Store(&err)
@@ -180,6 +264,8 @@ func TestWatchGoesOnAfterAFailure(t *testing.T) {
 			require.Eventually(t, func() bool { return streams.Load() > 1 }, 20*time.Second, 5*time.Millisecond)
 			require.ErrorIs(t, st.Watch(ctx, store.Watched{Topics: []string{"t"}}, nothing), store.ErrUnavailable,
 				"what is listened to in vain does not begin either")
+			require.Eventually(t, func() bool { return streams.Load() > 2 }, 20*time.Second, 5*time.Millisecond)
+			assert.Len(t, lost, 1, "it is said that nothing is told, once")
 			fail.Store(nil)
 			select {
 			case <-told:
@@ -199,6 +285,38 @@ func TestWatchGoesOnAfterAFailure(t *testing.T) {
 			require.Eventually(t, idle(st), 10*time.Second, time.Millisecond)
 		})
 	}
+}
+
+// Streams end now and then, and are there again in a second.
+func TestAWatchOutlivesItsStream(t *testing.T) {
+	var end atomic.Bool
+	st := newStore(t, emulator.FirestoreForTest(t), newPrefix(), ofListeners(func(s grpc.ClientStream) grpc.ClientStream {
+		return ending{s, &end}
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	told := make(chan struct{}, 100)
+	w := store.Watched{Topics: []string{"t"}, Lost: func() { assert.Fail(t, "lost") }}
+	require.NoError(t, st.Watch(ctx, w, func() { told <- struct{}{} }))
+	for range 3 {
+		end.Store(true)
+		require.NoError(t, st.RaiseTopic(ctx, "t"))
+		<-told
+	}
+}
+
+// ending is a stream that ends when it is told to, but not the one that is opened in its place.
+type ending struct {
+	grpc.ClientStream
+	now *atomic.Bool
+}
+
+func (e ending) RecvMsg(m any) error {
+	err := e.ClientStream.RecvMsg(m)
+	if e.now.CompareAndSwap(true, false) {
+		return status.Error(codes.Unavailable, "m")
+	}
+	return err
 }
 
 // failing is a stream that fails when it is told to.

@@ -22,7 +22,7 @@ type Store struct {
 	exchanges map[string]*exchange
 	outboxes  map[string]*outbox
 	answers   map[store.Slot]*answer
-	topics    map[string]int64
+	topics    map[string]*topic
 	watches   map[thing]map[*watch]struct{}
 	revision  int64 // the last one given to a session or an exchange
 	nextSweep time.Time
@@ -40,7 +40,7 @@ func New() *Store {
 		exchanges: make(map[string]*exchange),
 		outboxes:  make(map[string]*outbox),
 		answers:   make(map[store.Slot]*answer),
-		topics:    make(map[string]int64),
+		topics:    make(map[string]*topic),
 		watches:   make(map[thing]map[*watch]struct{}),
 		nextSweep: time.Now().Add(sweepEvery),
 	}
@@ -73,17 +73,35 @@ func (st *Store) sweep() {
 			delete(st.answers, key)
 		}
 	}
+	for name, t := range st.topics {
+		if store.Expired(t.expires, now) {
+			delete(st.topics, name)
+		}
+	}
+}
+
+type topic struct {
+	version int64
+	expires time.Time
 }
 
 // RaiseTopic implements [store.Store].
-func (st *Store) RaiseTopic(ctx context.Context, topic string) error {
+func (st *Store) RaiseTopic(ctx context.Context, name string) error {
 	if err := store.WrapContext(ctx, "memory: raise topic"); err != nil {
 		return err
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.topics[topic]++
-	st.signal(watchedTopic, topic)
+	st.sweep()
+	now := time.Now()
+	t := st.topics[name]
+	if t == nil {
+		t = &topic{version: now.UnixMilli()}
+		st.topics[name] = t
+	}
+	t.version++
+	t.expires = now.Add(store.TopicLife)
+	st.signal(watchedTopic, name)
 	return nil
 }
 
@@ -95,8 +113,11 @@ func (st *Store) TopicVersions(ctx context.Context, topics []string) (map[string
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	versions := make(map[string]int64, len(topics))
-	for _, topic := range topics {
-		versions[topic] = st.topics[topic]
+	for _, name := range topics {
+		versions[name] = 0
+		if t := st.topics[name]; t != nil {
+			versions[name] = t.version
+		}
 	}
 	return versions, nil
 }

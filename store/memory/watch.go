@@ -26,7 +26,7 @@ func slotKey(s store.Slot) string { return s.Exchange + "\x00" + s.Question }
 // A watch has room for one signal: more of them, before it has been looked at, are the same one.
 type watch struct{ pending chan struct{} }
 
-// Watch implements [store.Watcher]. Every change is told, and nothing else.
+// Watch implements [store.Watcher]. Every change is told, and nothing else; no watch is ever lost.
 func (st *Store) Watch(ctx context.Context, w store.Watched, changed func()) error {
 	if err := store.WrapContext(ctx, "memory: watch"); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ import (
 var topicTests = []test{
 	{"IsZeroUntilRaised", testTopicZero},
 	{"RisesWithEveryRaise", testTopicRises},
+	{"BeginsAtTheTime", testTopicBegins},
 	{"ManyAreReadInOneCall", testTopicMany},
 	{"NeverGoesBackUnderRacingWriters", testTopicRacing},
 }
@@ -47,6 +49,16 @@ func testTopicRises(ctx context.Context, t *testing.T, st store.Store) {
 			before = after
 		}
 	}
+}
+
+// A store forgets topics, and a reader may still compare with what one was.
+func testTopicBegins(ctx context.Context, t *testing.T, st store.Store) {
+	topic, before := unused(), time.Now()
+	require.NoError(t, st.RaiseTopic(ctx, topic))
+	got, err := version(ctx, st, topic)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, got, before.UnixMilli())
+	assert.LessOrEqual(t, got, time.Now().UnixMilli()+1)
 }
 
 func testTopicMany(ctx context.Context, t *testing.T, st store.Store) {

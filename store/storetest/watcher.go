@@ -45,6 +45,7 @@ func ofWatcher(f func(context.Context, *testing.T, watchable)) func(context.Cont
 func watch(ctx context.Context, t *testing.T, st watchable, w store.Watched) <-chan struct{} {
 	t.Helper()
 	told := make(chan struct{}, 1)
+	w.Lost = func() { assert.Fail(t, "lost, though the store can be reached") }
 	require.NoError(t, st.Watch(ctx, w, func() {
 		select {
 		case told <- struct{}{}:
