@@ -42,7 +42,7 @@ const latest = "2025-11-25"
 func onDatabases(t *testing.T, s setup, test func(w *world)) {
 	for name, open := range map[string]func(*testing.T) store.Store{"dynamodb": onDynamoDB, "firestore": onFirestore} {
 		t.Run(name, func(t *testing.T) {
-			s.under = open(t)
+			s.under, s.tells = open(t), true
 			w := newWorld(t, s)
 			defer w.stop()
 			w.client.ComeBack = 10 * time.Millisecond

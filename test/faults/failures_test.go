@@ -2,7 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -14,105 +13,6 @@ import (
 	"github.com/hydrant-mcp/hydrant/internal/cmd/soak/client"
 	"github.com/hydrant-mcp/hydrant/store/faulty"
 )
-
-const (
-	listTools = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
-	setLevel  = `{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"info"}}`
-)
-
-// The lines of docs/failures.md that have to do with the store, each with a fifth of all operations failing: what the client
-// gets is the line's status or 503, and never another line's.
-func TestFailureTableUnderFaults(t *testing.T) {
-	lines := map[string]struct {
-		status int
-		send   func(w *world) (int, http.Header, string)
-	}{
-		"no session header": {400, func(w *world) (int, http.Header, string) {
-			return w.do(&client.Session{Client: w.client}, http.MethodPost, listTools)
-		}},
-		"session missing": {404, func(w *world) (int, http.Header, string) {
-			return w.do(w.nobody(), http.MethodPost, listTools)
-		}},
-		"session missing, GET": {404, func(w *world) (int, http.Header, string) {
-			return w.do(w.nobody(), http.MethodGet, "")
-		}},
-		"session missing, DELETE": {404, func(w *world) (int, http.Header, string) {
-			return w.do(w.nobody(), http.MethodDelete, "")
-		}},
-		"a live session": {200, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, listTools)
-		}},
-		"a change": {200, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, setLevel)
-		}},
-		"a notification": {202, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		}},
-		"an answer to nothing": {202, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, `{"jsonrpc":"2.0","id":"q","result":{}}`)
-		}},
-		"an unknown Last-Event-ID": {400, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodGet, "", "Last-Event-ID", "forged")
-		}},
-		"not JSON": {400, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, "{")
-		}},
-		"unknown method": {200, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"no/such"}`)
-		}},
-		"a tool that is not there": {200, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"no"}}`)
-		}},
-		"the modern era": {200, func(w *world) (int, http.Header, string) {
-			o := w.client.Modern(w.t.Context(), client.Tool("quick", `{"key":"m"}`))
-			require.Equal(w.t, client.Answered, o.Fate, o.Trace)
-			require.Zero(w.t, o.Retries, "it needs no store")
-			return 200, http.Header{}, ""
-		}},
-	}
-	for name, line := range lines {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, setup{plan: mixed(uint64(len(name)), 0.2)}, func(w *world) {
-				seen := map[int]int{}
-				for range 60 {
-					status, header, body := line.send(w)
-					seen[status]++
-					switch status {
-					case line.status:
-					case 503:
-						assert.NotEmpty(w.t, header.Get("Retry-After"))
-						assert.Contains(w.t, body, `"retryable":true`)
-						assert.Contains(w.t, body, `-32603`)
-					default:
-						assert.Fail(w.t, "another line's status", "%d %s", status, body)
-					}
-					if status == 404 {
-						assert.Contains(w.t, body, "-32001")
-						assert.NotContains(w.t, body, `"id":2`, "with an id, clients keep the dead session")
-					}
-				}
-				assert.Positive(w.t, seen[line.status])
-				for _, e := range w.log.entries() {
-					if strings.Contains(e.Reason, "store cannot be reached") {
-						assert.Equal(w.t, "ERROR", e.Level)
-					}
-				}
-			})
-		})
-	}
-}
-
-func (w *world) do(s *client.Session, method, body string, headers ...string) (int, http.Header, string) {
-	w.t.Helper()
-	status, header, text, err := s.Do(w.t.Context(), method, body, headers...)
-	require.NoError(w.t, err)
-	return status, header, text
-}
-
-// nobody is a session that could be one of ours, and is none.
-func (w *world) nobody() *client.Session {
-	return &client.Session{Client: w.client, ID: strings.Repeat("A", 26), Version: latest}
-}
 
 // What the client sees in the middle of a call.
 
