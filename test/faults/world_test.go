@@ -34,6 +34,7 @@ import (
 type world struct {
 	t      *testing.T
 	under  store.Store // what the instances share, without faults
+	tells  bool
 	faults *faulty.Faults
 	log    *logBook
 	runs   *runs
@@ -76,7 +77,7 @@ func inWorld(t *testing.T, s setup, test func(w *world)) {
 }
 
 func newWorld(t *testing.T, s setup) *world {
-	w := &world{t: t, under: s.under, faults: faulty.New(s.plan), log: &logBook{}, runs: &runs{count: map[string]int{}}}
+	w := &world{t: t, under: s.under, tells: s.tells, faults: faulty.New(s.plan), log: &logBook{}, runs: &runs{count: map[string]int{}}}
 	if w.under == nil {
 		w.under = memory.New()
 	}
@@ -198,9 +199,13 @@ func telling(made, of store.Store) store.Store {
 
 // attended fails the test when an operation of the store is not part of a request that is still open: nothing of ours runs
 // after the answer. What is read for several requests at once is read by one of them, which waits for it: its context has
-// been given another end, and has its values still.
+// been given another end, and has its values still. What a tool tries that was left behind has a context that has ended, and
+// so never begins.
 func (w *world) attended(ctx context.Context, op faulty.Operation, call func(context.Context) error) error {
 	answered, ok := ctx.Value(answeredKey{}).(*atomic.Bool)
+	if err := store.WrapContext(ctx, "test"); err != nil {
+		return err
+	}
 	if !ok || answered.Load() {
 		assert.Fail(w.t, "an operation of the store begins that belongs to no open request", op)
 		return store.Wrap("test", store.ErrUnavailable, nil)
@@ -355,8 +360,16 @@ func newServer(r *runs, instance string) *mcp.Server {
 		r.ran(in.Key)
 		return text(filler(in.Key, in.Bytes)), nil
 	})
+	tool("deaf", func(ctx context.Context, req *mcp.CallToolRequest, in input) (*mcp.CallToolResult, error) {
+		r.ran(in.Key)
+		time.Sleep(time.Duration(in.Ms) * time.Millisecond) // whatever ctx says
+		r.ran("late " + in.Key)
+		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken()})
+		return text(in.Key), handler.NotifyResourceUpdated(ctx, "test://late")
+	})
 	tool("ask", func(ctx context.Context, req *mcp.CallToolRequest, in input) (*mcp.CallToolResult, error) {
 		r.ran(in.Key)
+		time.Sleep(time.Duration(in.Ms) * time.Millisecond)
 		a, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: in.Key})
 		if err != nil {
 			return nil, fmt.Errorf("asking: %w", err)
