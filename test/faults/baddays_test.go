@@ -312,7 +312,7 @@ func TestOpenStreamsAreCheap(t *testing.T) {
 			}))
 			defer srv.Close()
 			defer close(ended)
-			const streams, first = 500, 10 // the first ones make what is made once
+			const streams, first = 300, 10 // the first ones make what is made once
 			var requests []string
 			for range first + streams {
 				requests = append(requests, c.request(t, &client.Client{URL: srv.URL, HTTP: srv.Client()}))

@@ -135,7 +135,8 @@ var lines = []line{
 	{row: notJSON, name: "deep", ask: sessions(strings.Repeat("[", 10_000)), status: 400, code: -32700},
 	{row: notMessage, name: "no method", ask: sessions(`{"jsonrpc":"2.0","id":7,"method":42}`), status: 400, code: -32600},
 	{row: notMessage, name: "batch", ask: sessions("[" + quick + "]"), status: 400, code: -32600, store: true},
-	{row: notMessage, name: "batch, modern", ask: anybody("["+quick+"]", "Mcp-Protocol-Version", client.Modern), status: 400, code: -32600},
+	{row: notMessage, name: "batch, modern", ask: anybody("["+quick+"]", "Mcp-Protocol-Version", client.Modern),
+		status: 400, code: -32600},
 	{row: "body larger than `Options.MaxBody`", setup: setup{opts: handler.Options{MaxBody: 1000}},
 		ask: sessions(quick + strings.Repeat(" ", 1000)), status: 413, code: -32600},
 	{row: mediaType, name: "text", ask: sessions(quick, "Content-Type", "text/plain"), status: 415, code: -32600},
@@ -176,7 +177,8 @@ var lines = []line{
 	}), status: 400, code: -32602},
 	{row: badState, name: "expired", setup: setup{opts: handler.Options{StateTimeout: time.Second}},
 		ask: after(3*time.Second, again(carried)), status: 400, code: -32602},
-	{row: badState, name: "used", setup: setup{opts: handler.Options{SingleUseState: true}}, ask: used, status: 400, code: -32602, store: true},
+	{row: badState, name: "used", setup: setup{opts: handler.Options{SingleUseState: true}}, ask: used,
+		status: 400, code: -32602, store: true},
 
 	{row: "a host name that is not allowed, on loopback", setup: setup{opts: handler.Options{AllowedHosts: []string{"mcp.example"}}},
 		ask: anybody(quick), status: 403, code: -32600},
@@ -209,8 +211,8 @@ var lines = []line{
 	{row: panics, name: "prompt, modern", ask: changed(modern(`"name":"panic"`), "tools/call", "prompts/get"), status: 200, code: -32603},
 	{row: wentAway, name: "modern", ask: modern(`"name":"slow","arguments":{"key":"k","ms":60000}`), runs: true,
 		leaves: 500 * time.Millisecond},
-	{row: wentAway, name: "legacy", setup: short, ask: sessions(changedTo(`"slow","arguments":{"key":"k","ms":4000}`)), runs: true, store: true,
-		leaves: 500 * time.Millisecond},
+	{row: wentAway, name: "legacy", setup: short, ask: sessions(changedTo(`"slow","arguments":{"key":"k","ms":4000}`)), runs: true,
+		store: true, leaves: 500 * time.Millisecond},
 }
 
 // Every line of the table, on three days: a fifth of all operations of the store fails in every way; all do; none does. The
@@ -231,7 +233,9 @@ func TestFailureTableUnderFaults(t *testing.T) {
 					}
 				}
 				assert.Positive(w.t, exact)
-				assert.Equal(w.t, l.well, l.well && outages > 0)
+				if l.well {
+					assert.Positive(w.t, outages)
+				}
 				w.faults.Set(faulty.Plan{})
 				q := l.ask(w)
 				w.log.clear()
@@ -274,6 +278,7 @@ func (l line) send(w *world, q request) (outage bool) {
 	if m := regexp.MustCompile(`"error":\{"code":(-\d+)`).FindStringSubmatch(body); m != nil {
 		code, _ = strconv.Atoi(m[1])
 	}
+	// What a slow store refuses at last may be part of a stream by then, which has no status of its own any more.
 	retryable := code == -32603 && strings.Contains(body, `"retryable":true`)
 	streamed := strings.HasPrefix(header.Get("Content-Type"), "text/event-stream")
 	if l.store && retryable && (status == 503 && header.Get("Retry-After") != "" || status == 200 && streamed) {
