@@ -355,6 +355,10 @@ func newServer(r *runs, instance string) *mcp.Server {
 		return text(in.Key), nil
 	})
 	tool("panic", func(context.Context, *mcp.CallToolRequest, input) (*mcp.CallToolResult, error) { panic("boom") })
+	s.AddResource(&mcp.Resource{URI: "test://one", Name: "one"}, // without any, none can be listened to
+		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{}, nil
+		})
 	s.AddPrompt(&mcp.Prompt{Name: "panic"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) { panic("boom") })
 	tool("large", func(_ context.Context, _ *mcp.CallToolRequest, in input) (*mcp.CallToolResult, error) {
 		r.ran(in.Key)
