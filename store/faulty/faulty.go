@@ -72,17 +72,12 @@ func (f *Faults) Calls(op Operation) int {
 	return int(f.calls[op])
 }
 
-// Wrap gives a store that does what st does, and fails by the plan. It is a [store.Watcher] if st is one.
-func (f *Faults) Wrap(st store.Store) store.Store {
-	s := &faultyStore{st: st, faults: f}
-	if w, ok := st.(store.Watcher); ok {
-		return &watcher{faultyStore: s, watcher: w}
-	}
-	return s
-}
+// Wrap gives a store that does what st does, and fails by the plan. It is a [store.Watcher] if st is one; of a watch, it is
+// the beginning that fails.
+func (f *Faults) Wrap(st store.Store) store.Store { return Around(f.do).Wrap(st) }
 
 // next is the fate of the next call of an operation.
-func (f *Faults) next(op Operation, writes, swaps bool) (fate, time.Duration) {
+func (f *Faults) next(op Operation) (fate, time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[op]++
@@ -92,9 +87,9 @@ func (f *Faults) next(op Operation, writes, swaps bool) (fate, time.Duration) {
 	}
 	next := plan.fate(op, f.calls[op])
 	switch {
-	case next.kind == Lost && !writes:
+	case next.kind == Lost && !op.Writes():
 		next.kind = Error
-	case next.kind == Conflict && !swaps:
+	case next.kind == Conflict && op != UpdateSession && op != UpdateExchange:
 		next.kind = None
 	}
 	if next.kind != None {
@@ -104,9 +99,9 @@ func (f *Faults) next(op Operation, writes, swaps bool) (fate, time.Duration) {
 }
 
 // do makes one call, or not, as the plan has it.
-func (f *Faults) do(ctx context.Context, op Operation, writes, swaps bool, call func(context.Context) error) error {
+func (f *Faults) do(ctx context.Context, op Operation, call func(context.Context) error) error {
 	text := "faulty: " + string(op)
-	next, patience := f.next(op, writes, swaps)
+	next, patience := f.next(op)
 	if err := wait(ctx, text, next.latency); err != nil {
 		return err
 	}

@@ -223,3 +223,40 @@ func TestParse(t *testing.T) {
 	}
 	assert.Panics(t, func() { faulty.New(faulty.Plan{Rates: faulty.Rates{Error: math.NaN()}}) })
 }
+
+// What is around a store sees every operation, and decides about it.
+func TestAroundEveryOperation(t *testing.T) {
+	refused := errors.New("refused")
+	seen := map[faulty.Operation]int{}
+	around := faulty.Around(func(_ context.Context, op faulty.Operation, _ func(context.Context) error) error {
+		seen[op]++
+		return refused
+	})
+	_, ok := around.Wrap(struct{ store.Store }{memory.New()}).(store.Watcher)
+	assert.False(t, ok)
+	st := around.Wrap(memory.New())
+	ctx, s, x, in := t.Context(), storetest.NewSession(), storetest.NewExchange(), time.Now().Add(time.Hour)
+	_, readSession := st.Session(ctx, "s")
+	_, readExchange := st.Exchange(ctx, "x")
+	_, readEvents := st.Events(ctx, "x", 0, 0)
+	_, readAnswer := st.Answer(ctx, "x", "q")
+	_, _, look := st.Look(ctx, "s", nil)
+	_, readTopics := st.TopicVersions(ctx, []string{"t"})
+	for _, err := range []error{
+		st.CreateSession(ctx, s), readSession, st.UpdateSession(ctx, s), st.DeleteSession(ctx, "s"),
+		st.CreateExchange(ctx, x), readExchange, st.UpdateExchange(ctx, x), st.AppendEvent(ctx, "x", store.Event{Seq: 1}, in),
+		readEvents, st.PutAnswer(ctx, "x", "q", nil, in), readAnswer, look, st.RaiseTopic(ctx, "t"), readTopics,
+		st.(store.Watcher).Watch(ctx, store.Watched{Session: "s"}, func() {}),
+	} {
+		require.ErrorIs(t, err, refused)
+	}
+	assert.Len(t, seen, 15)
+	writes := 0
+	for op, n := range seen {
+		assert.Equal(t, 1, n, op)
+		if op.Writes() {
+			writes++
+		}
+	}
+	assert.Equal(t, 8, writes)
+}

@@ -35,6 +35,15 @@ var operations = []Operation{
 	PutAnswer, Answer, Look, RaiseTopic, TopicVersions, Watch,
 }
 
+// Writes says whether the operation changes what is stored.
+func (op Operation) Writes() bool {
+	switch op {
+	case CreateSession, UpdateSession, DeleteSession, CreateExchange, UpdateExchange, AppendEvent, PutAnswer, RaiseTopic:
+		return true
+	}
+	return false
+}
+
 // A Kind is a way to fail.
 type Kind string
 

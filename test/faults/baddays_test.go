@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,19 +30,11 @@ import (
 func TestAWrongKey(t *testing.T) {
 	inWorld(t, setup{instances: 1}, func(w *world) {
 		ours := w.session(w.client, latest)
-		event, state := "", ""
-		_, _, body := w.do(ours, http.MethodPost,
-			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"quick","arguments":{"key":"k"}}}`, "Accept", "text/event-stream")
-		for line := range strings.Lines(body) {
-			if id, ok := strings.CutPrefix(line, "id: "); ok && event == "" {
-				event = strings.TrimSpace(id)
-			}
-		}
-		require.NotEmpty(w.t, event)
+		event, state := w.eventID(ours, "k"), ""
 		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
 		modern := &client.Session{Client: w.client, Version: client.Modern}
 		headers := []string{"Mcp-Method", "tools/call", "Mcp-Name", "rounds"}
-		_, _, body = w.do(modern, http.MethodPost,
+		_, _, body := w.do(modern, http.MethodPost,
 			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rounds","arguments":{"key":"m"},`+meta+`}}`, headers...)
 		_, rest, ok := strings.Cut(body, `"requestState":"`)
 		require.True(w.t, ok, body)
@@ -70,19 +63,8 @@ func TestAWrongKey(t *testing.T) {
 // The clock of whoever wrote a record was wrong, or ours is.
 func TestClockJumps(t *testing.T) {
 	inWorld(t, setup{opts: handler.Options{SessionTTL: time.Hour, SessionLifetime: 24 * time.Hour}}, func(w *world) {
-		made := 0
 		store := func(created, expires time.Duration) *client.Session {
-			s := w.session(w.client, latest)
-			record, err := w.under.Session(w.t.Context(), keyOf(s))
-			require.NoError(w.t, err)
-			other := *record
-			made++
-			id := strings.Repeat("B", len(s.ID)-1) + string(rune('A'+made))
-			other.Created, other.Expires = time.Now().Add(created), time.Now().Add(expires)
-			copied := &client.Session{Client: w.client, ID: id, Version: latest}
-			other.Key = keyOf(copied)
-			require.NoError(w.t, w.under.CreateSession(w.t.Context(), &other))
-			return copied
+			return w.copied(func(s *store.Session) { s.Created, s.Expires = time.Now().Add(created), time.Now().Add(expires) })
 		}
 		const list = listTools
 		status, _, _ := w.do(store(10*time.Hour, 11*time.Hour), http.MethodPost, list)
@@ -92,12 +74,109 @@ func TestClockJumps(t *testing.T) {
 		status, _, _ = w.do(store(-2*time.Hour, -time.Hour), http.MethodPost, list)
 		assert.Equal(w.t, 404, status, "over, by its writer's clock")
 	})
-	// The clock leaps forward in the middle of a call, by more than a lease: the call itself goes on.
-	inWorld(t, setup{}, func(w *world) {
-		s := w.session(w.client, latest)
-		o := dropped(w, s, "slow", `{"key":"k","ms":180000}`)
-		assert.Equal(w.t, "k", o.Text(), o.Trace)
-	})
+}
+
+// A skewed store is that of a process whose clock is ahead of everybody else's: the times that it reads are earlier by that,
+// and those that it writes are later.
+type skewed struct {
+	store.Store
+	ahead *atomic.Int64
+}
+
+func (s skewed) shift(t time.Time, sign int64) time.Time {
+	return t.Add(time.Duration(sign * s.ahead.Load()))
+}
+
+func (s skewed) session(r *store.Session, sign int64) *store.Session {
+	if r != nil {
+		r.Created, r.Expires = s.shift(r.Created, sign), s.shift(r.Expires, sign)
+	}
+	return r
+}
+
+func (s skewed) exchange(x *store.Exchange, sign int64) *store.Exchange {
+	if x != nil {
+		x.Lease, x.Expires = s.shift(x.Lease, sign), s.shift(x.Expires, sign)
+	}
+	return x
+}
+
+// Session implements [store.Store].
+func (s skewed) Session(ctx context.Context, key string) (*store.Session, error) {
+	r, err := s.Store.Session(ctx, key)
+	return s.session(r, -1), err
+}
+
+// Exchange implements [store.Exchanges].
+func (s skewed) Exchange(ctx context.Context, key string) (*store.Exchange, error) {
+	x, err := s.Store.Exchange(ctx, key)
+	return s.exchange(x, -1), err
+}
+
+// UpdateExchange implements [store.Exchanges].
+func (s skewed) UpdateExchange(ctx context.Context, x *store.Exchange) error {
+	err := s.Store.UpdateExchange(ctx, s.exchange(x, 1))
+	s.exchange(x, -1)
+	return err
+}
+
+// Look implements [store.Store].
+func (s skewed) Look(ctx context.Context, key string, slots []store.Slot) (*store.Session, map[store.Slot][]byte, error) {
+	r, answers, err := s.Store.Look(ctx, key, slots)
+	return s.session(r, -1), answers, err
+}
+
+// The clock of whoever reads a lease is not that of whoever renews it. A lease of 21 seconds is renewed every 10: up to 11 of
+// difference kill nobody who lives, also when they come in one leap. What is dead is found out later by the difference.
+func TestClocksThatDisagree(t *testing.T) {
+	for name, c := range map[string]struct {
+		ahead, leap time.Duration // of the reader's clock, and by how much more in mid-call
+		dies        bool          // the process that runs the call
+		within      time.Duration // from then on
+	}{
+		"ahead":              {ahead: 10 * time.Second},
+		"behind":             {ahead: -10 * time.Second},
+		"a leap ahead":       {leap: 10 * time.Second},
+		"a leap back":        {ahead: 10 * time.Second, leap: -20 * time.Second},
+		"dead":               {dies: true, within: 30 * time.Second},
+		"dead, ahead":        {ahead: 10 * time.Second, dies: true, within: 30 * time.Second},
+		"dead, behind":       {ahead: -10 * time.Second, dies: true, within: 40 * time.Second},
+		"dead, a leap back":  {leap: -10 * time.Second, dies: true, within: 40 * time.Second},
+		"dead, a leap ahead": {leap: 10 * time.Second, dies: true, within: 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ahead atomic.Int64
+			clock := func(i *instance, st store.Store) store.Store {
+				if i.name == "0" {
+					return st
+				}
+				return telling(skewed{st, &ahead}, st)
+			}
+			inWorld(t, setup{instances: 2, wrap: clock}, func(w *world) {
+				ahead.Store(int64(c.ahead))
+				s := w.session(w.client, latest)
+				var died time.Time
+				q := client.Tool("slow", `{"key":"k","ms":180000}`)
+				q.Drop = func(n int) bool { // the first event is here after a second
+					time.AfterFunc(7*time.Second, func() { ahead.Add(int64(c.leap)) })
+					if died = time.Now(); c.dies {
+						w.instances[0].kill()
+					}
+					return true
+				}
+				o := s.Call(w.t.Context(), q)
+				require.Equal(w.t, "0", o.Instances[0], "it runs by the right clock")
+				require.Equal(w.t, "1", o.Instances[1], "it is read by the other one")
+				assert.Equal(w.t, c.dies, o.Interrupted(), o.Trace)
+				assert.Equal(w.t, 1, w.runs.of("k"))
+				if c.dies {
+					assert.Less(w.t, o.Ended.Sub(died), c.within)
+				} else {
+					assert.Equal(w.t, "k", o.Text(), o.Trace)
+				}
+			})
+		})
+	}
 }
 
 // The disk that takes the log is full.
@@ -156,7 +235,9 @@ func heap() uint64 {
 // An idle session is a record in the store, and nothing in a process.
 func TestIdleSessionsCostNothing(t *testing.T) {
 	st := &elsewhere{}
-	h := handler.New(newServer(&runs{count: map[string]int{}}, ""), st, &handler.Options{Logger: slog.New(slog.DiscardHandler)})
+	h := handler.New(newServer(&runs{count: map[string]int{}}, ""), st, &handler.Options{
+		Logger: slog.New(slog.DiscardHandler), StreamAfter: -1, // a slow machine makes no streams of these
+	})
 	open := func(n int) {
 		for range n {
 			w := httptest.NewRecorder()
@@ -197,60 +278,68 @@ func post(body, session string) *http.Request {
 	return r
 }
 
-// An open stream costs what net/http needs for its connection, and little more.
+// An open stream costs what net/http needs for its connection, and little more: of both eras, over both kinds of store.
 func TestOpenStreamsAreCheap(t *testing.T) {
-	st := memory.New()
-	h := handler.New(newServer(&runs{count: map[string]int{}}, ""), st, &handler.Options{
-		Logger: slog.New(slog.DiscardHandler), MaxStreams: 5000,
-	})
-	ended := make(chan struct{})
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := handler.WithRuntime(r.Context(), handler.Runtime{Draining: ended})
-		h.ServeHTTP(w, r.WithContext(ctx))
-	}))
-	defer srv.Close()
-	c := &client.Client{URL: srv.URL, HTTP: srv.Client()}
-	listening := func() *client.Session {
+	const head = "Host: test\r\nAccept: application/json, text/event-stream\r\n"
+	get := func(t *testing.T, c *client.Client) string {
 		s, o := c.Initialize(t.Context(), latest)
 		require.NotNil(t, s, o.Trace)
 		o = s.Call(t.Context(), client.Request{Method: "resources/subscribe", Params: `{"uri":"test://one"}`})
 		require.Equal(t, client.Answered, o.Fate)
-		return s
+		return "GET / HTTP/1.1\r\n" + head + "Mcp-Session-Id: " + s.ID + "\r\n\r\n"
 	}
-	address := strings.TrimPrefix(srv.URL, "http://")
-	var conns []net.Conn
-	defer func() {
-		for _, conn := range conns {
-			_ = conn.Close()
-		}
-	}()
-	// A connection of its own for each, without a client's buffers around it.
-	open := func(s *client.Session) {
-		conn, err := net.Dial("tcp", address)
-		require.NoError(t, err)
-		conns = append(conns, conn)
-		_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\n\r\n", address, s.ID)
-		require.NoError(t, err)
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
-		head := make([]byte, len("HTTP/1.1 200"))
-		_, err = io.ReadFull(conn, head)
-		require.NoError(t, err)
-		require.Equal(t, "HTTP/1.1 200", string(head))
+	listen := func(*testing.T, *client.Client) string {
+		q := modern(`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}`)(&world{})
+		body := strings.Replace(q.body, "tools/call", "subscriptions/listen", 1)
+		return fmt.Sprintf("POST / HTTP/1.1\r\n%sContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\n"+
+			"Mcp-Method: subscriptions/listen\r\nContent-Length: %d\r\n\r\n%s", head, client.Modern, len(body), body)
 	}
-	const streams = 1000
-	var sessions []*client.Session
-	for range streams + 10 {
-		sessions = append(sessions, listening())
+	for name, c := range map[string]struct {
+		request func(*testing.T, *client.Client) string
+		st      store.Store
+	}{
+		"GET, the store tells":       {get, memory.New()},
+		"GET, it is looked at":       {get, struct{ store.Store }{memory.New()}},
+		"listening, the store tells": {listen, memory.New()},
+		"listening, it is looked at": {listen, struct{ store.Store }{memory.New()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := handler.New(newServer(&runs{count: map[string]int{}}, ""), c.st, &handler.Options{Logger: slog.New(slog.DiscardHandler)})
+			ended := make(chan struct{})
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ctx := handler.WithRuntime(r.Context(), handler.Runtime{Draining: ended})
+				h.ServeHTTP(w, r.WithContext(ctx))
+			}))
+			defer srv.Close()
+			defer close(ended)
+			const streams, first = 300, 10 // the first ones make what is made once
+			var requests []string
+			for range first + streams {
+				requests = append(requests, c.request(t, &client.Client{URL: srv.URL, HTTP: srv.Client()}))
+			}
+			// A connection of its own for each, without a client's buffers around it.
+			open := func(request string) {
+				conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = conn.Close() })
+				_, err = io.WriteString(conn, request)
+				require.NoError(t, err)
+				require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+				status := make([]byte, len("HTTP/1.1 200"))
+				_, err = io.ReadFull(conn, status)
+				require.NoError(t, err)
+				require.Equal(t, "HTTP/1.1 200", string(status))
+			}
+			for _, request := range requests[:first] {
+				open(request)
+			}
+			before := heap()
+			for _, request := range requests[first:] {
+				open(request)
+			}
+			each := (int64(heap()) - int64(before)) / streams
+			t.Logf("%d bytes for each stream", each)
+			assert.Less(t, each, int64(64<<10))
+		})
 	}
-	for _, s := range sessions[:10] {
-		open(s)
-	}
-	before := heap()
-	for _, s := range sessions[10:] {
-		open(s)
-	}
-	each := (int64(heap()) - int64(before)) / streams
-	t.Logf("%d bytes for each stream", each)
-	assert.Less(t, each, int64(64<<10))
-	close(ended)
 }

@@ -42,7 +42,7 @@ const latest = "2025-11-25"
 func onDatabases(t *testing.T, s setup, test func(w *world)) {
 	for name, open := range map[string]func(*testing.T) store.Store{"dynamodb": onDynamoDB, "firestore": onFirestore} {
 		t.Run(name, func(t *testing.T) {
-			s.under = open(t)
+			s.under, s.tells = open(t), true
 			w := newWorld(t, s)
 			defer w.stop()
 			w.client.ComeBack = 10 * time.Millisecond
@@ -70,12 +70,20 @@ func openDynamoDB(t *testing.T) (store.Store, *dynamodb.Client, string) {
 }
 
 func onFirestore(t *testing.T) store.Store {
+	st, _, _ := openFirestore(t)
+	return st
+}
+
+func openFirestore(t *testing.T) (store.Store, *gcfirestore.Client, string) {
 	t.Helper()
 	t.Setenv("FIRESTORE_EMULATOR_HOST", emulator.FirestoreForTest(t))
 	db, err := gcfirestore.NewClient(t.Context(), "hydrant-test", option.WithoutAuthentication())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	return firestore.New(db, "faults-"+strconv.FormatInt(time.Now().UnixNano(), 36))
+	prefix := "faults-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	st := firestore.New(db, prefix)
+	t.Cleanup(func() { assert.NoError(t, st.Close()) })
+	return st, db, prefix
 }
 
 // dropped makes a call whose connection breaks as soon as the client holds an event id.

@@ -1,8 +1,11 @@
 package faults
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
-	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,106 +18,212 @@ import (
 	"github.com/hydrant-mcp/hydrant/store/faulty"
 )
 
-const (
-	listTools = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
-	setLevel  = `{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"info"}}`
-)
+// What the client sees in the middle of a call: the second table of docs/failures.md, and the tests of its lines.
+var midCall = map[string]string{
+	"the connection breaks, the client holds an event id":                 "TestMixedWork",
+	"the connection breaks, the client holds no event id (inline answer)": "TestMixedWork",
+	"the process that runs the call dies":                                 "TestTheProcessThatRunsTheCallDies",
+	"the store refuses an event":                                          "TestTheStoreRefusesAnEvent",
+	"the client cannot be asked":                                          "TestTheClientCannotBeAsked",
+	"the store refuses a held call's question for 5 s":                    "TestTheStoreRefusesAHeldQuestion",
+	"the store refuses a suspended call's questions for 5 s":              "TestTheStoreRefusesASuspendedQuestion",
+	"nobody answers a suspended call's question in time":                  "TestNobodyAnswersASuspendedQuestion",
+	"a client ends its session (DELETE)":                                  "TestAClientThatEndsItsSessionCancelsUnderFaults",
+	"a 2026-07-28 client closes its stream":                               "TestAModernClientThatLeavesCancelsUnderFaults",
+	"a tool ignores that its time is over":                                "TestAToolIgnoresItsEnd",
+}
 
-// The lines of docs/failures.md that have to do with the store, each with a fifth of all operations failing: what the client
-// gets is the line's status or 503, and never another line's.
-func TestFailureTableUnderFaults(t *testing.T) {
-	lines := map[string]struct {
-		status int
-		send   func(w *world) (int, http.Header, string)
-	}{
-		"no session header": {400, func(w *world) (int, http.Header, string) {
-			return w.do(&client.Session{Client: w.client}, http.MethodPost, listTools)
-		}},
-		"session missing": {404, func(w *world) (int, http.Header, string) {
-			return w.do(w.nobody(), http.MethodPost, listTools)
-		}},
-		"session missing, GET": {404, func(w *world) (int, http.Header, string) {
-			return w.do(w.nobody(), http.MethodGet, "")
-		}},
-		"session missing, DELETE": {404, func(w *world) (int, http.Header, string) {
-			return w.do(w.nobody(), http.MethodDelete, "")
-		}},
-		"a live session": {200, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, listTools)
-		}},
-		"a change": {200, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, setLevel)
-		}},
-		"a notification": {202, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		}},
-		"an answer to nothing": {202, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, `{"jsonrpc":"2.0","id":"q","result":{}}`)
-		}},
-		"an unknown Last-Event-ID": {400, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodGet, "", "Last-Event-ID", "forged")
-		}},
-		"not JSON": {400, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, "{")
-		}},
-		"unknown method": {200, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"no/such"}`)
-		}},
-		"a tool that is not there": {200, func(w *world) (int, http.Header, string) {
-			return w.do(w.session(w.client, latest), http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"no"}}`)
-		}},
-		"the modern era": {200, func(w *world) (int, http.Header, string) {
-			o := w.client.Modern(w.t.Context(), client.Tool("quick", `{"key":"m"}`))
-			require.Equal(w.t, client.Answered, o.Fate, o.Trace)
-			require.Zero(w.t, o.Retries, "it needs no store")
-			return 200, http.Header{}, ""
-		}},
+func TestEveryFailureInMidCallIsTested(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	written := ""
+	for _, file := range files {
+		code, err := os.ReadFile(file)
+		require.NoError(t, err)
+		written += string(code)
 	}
-	for name, line := range lines {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, setup{plan: mixed(uint64(len(name)), 0.2)}, func(w *world) {
-				seen := map[int]int{}
-				for range 60 {
-					status, header, body := line.send(w)
-					seen[status]++
-					switch status {
-					case line.status:
-					case 503:
-						assert.NotEmpty(w.t, header.Get("Retry-After"))
-						assert.Contains(w.t, body, `"retryable":true`)
-						assert.Contains(w.t, body, `-32603`)
-					default:
-						assert.Fail(w.t, "another line's status", "%d %s", status, body)
+	rows := tableOf(t, "| what happened | what the client gets |")
+	assert.Len(t, rows, len(midCall))
+	for _, cells := range rows {
+		assert.Contains(t, written, "\nfunc "+midCall[cells[0]]+"(t *testing.T)", cells[0])
+	}
+}
+
+// refusals are the ways in which a store takes nothing.
+var refusals = map[string]faulty.Rates{"error": {Error: 1}, "throttle": {Throttle: 1}, "timeout": {Timeout: 1}}
+
+// refusingOnly is a plan in which only some operations fail, always.
+func refusingOnly(rates faulty.Rates, ops ...faulty.Operation) faulty.Plan {
+	plan := faulty.Plan{Only: map[faulty.Operation]faulty.Rates{}}
+	for _, op := range ops {
+		plan.Only[op] = rates
+	}
+	return plan
+}
+
+func TestTheStoreRefusesAnEvent(t *testing.T) {
+	for name, rates := range refusals {
+		for _, op := range []faulty.Operation{faulty.CreateExchange, faulty.AppendEvent} {
+			t.Run(name+" of "+string(op), func(t *testing.T) {
+				inWorld(t, setup{plan: refusingOnly(rates, op)}, func(w *world) {
+					s := w.session(w.client, latest)
+					q := client.Tool("slow", `{"key":"k","ms":3000,"n":3}`)
+					q.Progress = `"p"`
+					o := s.Call(w.t.Context(), q)
+					assert.Equal(w.t, "k", o.Text(), o.Trace)
+					assert.Equal(w.t, 3, o.Notifications)
+					assert.True(w.t, o.NoID)
+					assert.Zero(w.t, o.Resumes, "whoever is attached gets everything")
+					assert.Contains(w.t, strings.Join(w.log.of(s), "\n"), "ERROR the store refused an event: this stream cannot be resumed")
+				})
+			})
+		}
+	}
+}
+
+func TestTheClientCannotBeAsked(t *testing.T) {
+	for _, c := range []struct {
+		why, version string
+		capabilities string
+		setup        setup
+	}{
+		{"does not support elicitation", latest, `{}`, setup{}},
+		{"return an InputRequests map", latest, `{"elicitation":{}}`, buffered},
+		{"Return InputRequests", "2025-06-18", `{"elicitation":{}}`, buffered},
+	} {
+		c.setup.plan = mixed(31, 0.2)
+		inWorld(t, c.setup, func(w *world) {
+			w.client.Capabilities = c.capabilities
+			s := w.session(w.client, c.version)
+			for n := range 20 {
+				key := fmt.Sprint(n)
+				o := s.Call(w.t.Context(), client.Tool("ask", fmt.Sprintf(`{"key":%q}`, key)))
+				require.Equal(w.t, client.Answered, o.Fate, o.Trace)
+				assert.Contains(w.t, string(o.Error), c.why)
+				assert.Equal(w.t, 1, w.runs.of(key))
+				assert.Less(w.t, o.Ended.Sub(o.Began), 10*time.Second, "the call asks nothing of the store but its session")
+			}
+		})
+	}
+}
+
+// What holds for a question that the store does not take: the tool has run up to it, once, and the client is not told to
+// repeat that.
+func (w *world) refused(o *client.Outcome, key, why string) {
+	w.t.Helper()
+	require.Equal(w.t, client.Answered, o.Fate, o.Trace)
+	assert.Contains(w.t, string(o.Error), why)
+	assert.NotContains(w.t, string(o.Error), "retryable")
+	assert.Zero(w.t, o.Retries)
+	assert.Equal(w.t, 1, w.runs.of(key))
+	assert.Less(w.t, o.Ended.Sub(o.Began), 17*time.Second)
+}
+
+func TestTheStoreRefusesAHeldQuestion(t *testing.T) {
+	for name, rates := range refusals {
+		for what, c := range map[string]struct {
+			plan  faulty.Plan
+			why   string
+			tries bool
+		}{
+			"the stream":   {plan: refusingOnly(rates, faulty.CreateExchange), why: "the store cannot be reached, and so"},
+			"the question": {plan: refusingOnly(rates, faulty.AppendEvent), why: "the store refused the question", tries: true},
+			"everything":   {plan: faulty.Plan{Rates: rates}, why: "the store cannot be reached, and so"},
+		} {
+			t.Run(name+" of "+what, func(t *testing.T) {
+				inWorld(t, setup{}, func(w *world) {
+					s := w.session(w.client, latest)
+					time.AfterFunc(300*time.Millisecond, func() { w.faults.Set(c.plan) })
+					q := client.Tool("ask", `{"key":"k","ms":500}`)
+					q.Answer = func(json.RawMessage) string { panic("it was not to be asked") }
+					o := s.Call(w.t.Context(), q)
+					w.refused(o, "k", c.why)
+					if c.tries {
+						assert.Greater(w.t, o.Ended.Sub(o.Began), 5*time.Second)
 					}
-					if status == 404 {
-						assert.Contains(w.t, body, "-32001")
-						assert.NotContains(w.t, body, `"id":2`, "with an id, clients keep the dead session")
-					}
+					assert.Contains(w.t, strings.Join(w.log.of(s), "\n"), "ERROR the store refused an event: this stream cannot be resumed")
+				})
+			})
+		}
+	}
+}
+
+func TestTheStoreRefusesASuspendedQuestion(t *testing.T) {
+	suspends := setup{opts: handler.Options{Ask: handler.AskSuspend}}
+	for name, rates := range refusals {
+		for _, ops := range [][]faulty.Operation{
+			{faulty.PutAnswer}, {faulty.AppendEvent}, {faulty.CreateExchange}, {faulty.PutAnswer, faulty.AppendEvent, faulty.CreateExchange},
+		} {
+			t.Run(fmt.Sprint(name, " of ", ops), func(t *testing.T) {
+				inWorld(t, suspends, func(w *world) {
+					s := w.session(w.client, latest)
+					w.faults.Set(refusingOnly(rates, ops...))
+					o := s.Call(w.t.Context(), client.Tool("rounds", `{"key":"k"}`))
+					w.refused(o, "k round 0", "has run up to its question")
+					assert.Greater(w.t, o.Ended.Sub(o.Began), 5*time.Second-time.Millisecond)
+					assert.True(w.t, w.log.has("ERROR", -32603))
+				})
+			})
+		}
+		// In a later round it is the one who has come back for it that is told, also while the store takes nothing.
+		t.Run(name+" in a later round", func(t *testing.T) {
+			inWorld(t, suspends, func(w *world) {
+				s := w.session(w.client, latest)
+				q := client.Tool("rounds", `{"key":"k"}`)
+				q.Answer = func(params json.RawMessage) string {
+					w.faults.Set(refusingOnly(rates, faulty.AppendEvent))
+					return echo(params)
 				}
-				assert.Positive(w.t, seen[line.status])
-				for _, e := range w.log.entries() {
-					if strings.Contains(e.Reason, "store cannot be reached") {
-						assert.Equal(w.t, "ERROR", e.Level)
-					}
-				}
+				o := s.Call(w.t.Context(), q)
+				w.refused(o, "k round 1", "has run up to its question")
+				assert.Empty(w.t, w.runs.twice())
 			})
 		})
 	}
 }
 
-func (w *world) do(s *client.Session, method, body string, headers ...string) (int, http.Header, string) {
-	w.t.Helper()
-	status, header, text, err := s.Do(w.t.Context(), method, body, headers...)
-	require.NoError(w.t, err)
-	return status, header, text
+func TestAClientThatEndsItsSessionCancelsUnderFaults(t *testing.T) {
+	inWorld(t, setup{plan: mixed(32, tenth)}, func(w *world) {
+		for n := range 10 {
+			s, key := w.session(w.client, latest), fmt.Sprint(n)
+			ended := make(chan *client.Outcome)
+			go func() {
+				ended <- s.Call(w.t.Context(), client.Tool("slow", fmt.Sprintf(`{"key":%q,"ms":600000}`, key)))
+			}()
+			w.until(func() bool { return w.runs.of(key) > 0 })
+			status, _ := s.Delete(w.t.Context())
+			assert.Contains(w.t, []int{204, 404}, status, "one that was lost has happened")
+			deleted := time.Now()
+			o := <-ended
+			require.Equal(w.t, client.Answered, o.Fate, o.Trace)
+			assert.Contains(w.t, string(o.Error), "-32800")
+			assert.Less(w.t, time.Since(deleted), 30*time.Second)
+			assert.Equal(w.t, 1, w.runs.of("cancelled "+key))
+		}
+	})
 }
 
-// nobody is a session that could be one of ours, and is none.
-func (w *world) nobody() *client.Session {
-	return &client.Session{Client: w.client, ID: strings.Repeat("A", 26), Version: latest}
+func TestAToolIgnoresItsEnd(t *testing.T) {
+	short := short
+	short.plan = mixed(33, tenth)
+	inWorld(t, short, func(w *world) {
+		s := w.session(w.client, latest)
+		for era, call := range map[string]func(context.Context, client.Request) *client.Outcome{"legacy": s.Call, "modern": w.client.Modern} {
+			q := client.Tool("deaf", fmt.Sprintf(`{"key":%q,"ms":60000}`, era))
+			q.Progress = `"p"`
+			w.log.clear()
+			o := call(w.t.Context(), q)
+			require.Equal(w.t, client.Answered, o.Fate, o.Trace)
+			assert.Contains(w.t, string(o.Error), "5s")
+			assert.Less(w.t, o.Ended.Sub(o.Began), 20*time.Second)
+			assert.True(w.t, w.log.has("ERROR", -32603))
+			before := w.attends.Load()
+			time.Sleep(2 * time.Minute)
+			assert.Equal(w.t, 1, w.runs.of("late "+era), "nobody can stop it")
+			assert.Equal(w.t, before, w.attends.Load(), "what it still sends goes nowhere")
+		}
+	})
 }
-
-// What the client sees in the middle of a call.
 
 func TestTheProcessThatRunsTheCallDies(t *testing.T) {
 	for _, share := range []float64{0, 0.1} {
@@ -154,9 +263,6 @@ func TestNobodyAnswersASuspendedQuestion(t *testing.T) {
 		q := client.Tool("rounds", `{"key":"k"}`)
 		q.Unanswered = true
 		o := s.Call(w.t.Context(), q)
-		if o.Fate == client.Answered && strings.Contains(string(o.Error), "store cannot be reached") {
-			return
-		}
 		require.Equal(w.t, client.Answered, o.Fate, o.Trace)
 		assert.True(w.t, o.IsError())
 		assert.Contains(w.t, o.Text(), "not answered in time")

@@ -10,12 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
+	gcfirestore "cloud.google.com/go/firestore"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hydrant-mcp/hydrant/handler"
 	"github.com/hydrant-mcp/hydrant/internal/cmd/soak/client"
+	"github.com/hydrant-mcp/hydrant/store"
 	"github.com/hydrant-mcp/hydrant/store/faulty"
 )
 
@@ -108,37 +112,37 @@ func TestInvariant5AMessageGoesOnlyWhereItBelongsUnderFaults(t *testing.T) {
 	})
 }
 
+// Somebody else sees exactly what there would be to see if there were no such session.
 func TestInvariant6ASessionBelongsToItsPrincipalUnderFaults(t *testing.T) {
-	verify := func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
-		return &auth.TokenInfo{UserID: token, Expiration: time.Now().Add(time.Hour)}, nil
-	}
 	inWorld(t, setup{plan: mixed(16, 0.2), opts: handler.Options{Verifier: verify}}, func(w *world) {
 		alice, bob := w.newClient(nil), w.newClient(nil)
 		alice.Token, bob.Token = "alice", "bob"
 		s := w.session(alice, latest)
-		event := ""
-		for range 20 {
-			_, _, body := w.do(s, http.MethodPost,
-				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"quick","arguments":{"key":"secret"}}}`, "Accept", "text/event-stream")
-			for line := range strings.Lines(body) {
-				if id, ok := strings.CutPrefix(line, "id: "); ok && event == "" {
-					event = strings.TrimSpace(id)
-				}
-			}
+		event := w.eventID(s, "secret")
+		theirs, nobodys := &client.Session{Client: bob, ID: s.ID, Version: latest}, w.nobody()
+		nobodys.Client = bob
+		see := func(s *client.Session, q request) (status int, header http.Header, body string) {
+			w.until(func() bool {
+				status, header, body = w.do(s, q.method, q.body, q.headers...)
+				return status != 503
+			})
+			header.Del("Date")
+			header.Del(client.HeaderInstance)
+			return status, header, body
 		}
-		require.NotEmpty(w.t, event)
-		theirs := &client.Session{Client: bob, ID: s.ID, Version: latest}
 		for range 50 {
-			for _, try := range []struct {
-				method, body string
-				headers      []string
-			}{
-				{http.MethodPost, listTools, nil}, {http.MethodGet, "", nil}, {http.MethodDelete, "", nil},
-				{http.MethodGet, "", []string{"Last-Event-ID", event}},
+			for _, try := range []request{
+				{method: http.MethodPost, body: listTools}, {method: http.MethodPost, body: initialized},
+				{method: http.MethodPost, body: noQuestion}, {method: http.MethodPost, body: "[" + quick + "]"},
+				{method: http.MethodGet}, {method: http.MethodDelete},
+				{method: http.MethodGet, headers: []string{"Last-Event-ID", event}},
 			} {
-				status, _, body := w.do(theirs, try.method, try.body, try.headers...)
-				assert.Contains(w.t, []int{404, 503}, status)
-				assert.NotContains(w.t, body, "secret")
+				status, header, body := see(theirs, try)
+				absent, absentHeader, absentBody := see(nobodys, try)
+				assert.Equal(w.t, 404, status)
+				assert.Equal(w.t, absent, status)
+				assert.Equal(w.t, absentHeader, header)
+				assert.Equal(w.t, absentBody, body)
 			}
 		}
 		o := s.Call(w.t.Context(), client.Tool("quick", `{"key":"still here"}`))
@@ -146,27 +150,19 @@ func TestInvariant6ASessionBelongsToItsPrincipalUnderFaults(t *testing.T) {
 	})
 }
 
-// When every response has ended, no operation of the store begins any more, however long one waits.
+// Every operation of the store is part of a request that is still open: [world.attended] sees to that in all of these
+// tests. Here it sees every way of working, and clients that leave in the middle of it.
 func TestInvariant7NothingRunsAfterTheAnswerUnderFaults(t *testing.T) {
 	inWorld(t, setup{plan: mixed(17, 0.2)}, func(w *world) {
 		l := &ledger{w: w, fates: map[string]int{}}
 		l.work(0, 17)
 		time.Sleep(callsEnd) // calls whose clients were cut off go on until they are done: that is before their answer
-		before := operations(w)
+		before := w.attends.Load()
+		assert.Positive(w.t, before)
+		assert.Equal(w.t, w.tells, w.faults.Calls(faulty.Watch) > 0)
 		time.Sleep(24 * time.Hour)
-		assert.Equal(w.t, before, operations(w))
+		assert.Equal(w.t, before, w.attends.Load())
 	})
-}
-
-func operations(w *world) (all int) {
-	for _, op := range []faulty.Operation{
-		faulty.CreateSession, faulty.Session, faulty.UpdateSession, faulty.DeleteSession, faulty.CreateExchange, faulty.Exchange,
-		faulty.UpdateExchange, faulty.AppendEvent, faulty.Events, faulty.PutAnswer, faulty.Answer, faulty.RaiseTopic,
-		faulty.TopicVersions, faulty.Watch,
-	} {
-		all += w.faults.Calls(op)
-	}
-	return all
 }
 
 func TestInvariant8BytesStayBytesUnderFaults(t *testing.T) {
@@ -208,6 +204,125 @@ func TestInvariant9EveryWaitIsBoundedUnderTimeouts(t *testing.T) {
 		assert.Equal(w.t, "k", o.Text(), o.Trace)
 		assert.Less(w.t, o.Ended.Sub(o.Began), 20*time.Second)
 	})
+}
+
+// A newer version has written the records of a session and of a suspended call: what this version does not know of them
+// survives all that it does to them, also what it repeats.
+func TestInvariant10OldAndNewVersionsShareAStoreUnderFaults(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) (store.Store, newer){"dynamodb": newerDynamoDB, "firestore": newerFirestore} {
+		t.Run(name, func(t *testing.T) {
+			st, raw := open(t)
+			updates := faulty.Rates{Error: 0.1, Conflict: 0.2, Lost: 0.2}
+			plan := faulty.Plan{Seed: 20, Only: map[faulty.Operation]faulty.Rates{
+				faulty.UpdateSession: updates, faulty.UpdateExchange: updates,
+			}}
+			w := newWorld(t, setup{under: st, tells: true, plan: plan, opts: handler.Options{Ask: handler.AskSuspend}})
+			defer w.stop()
+			w.client.Capabilities = `{"elicitation":{},"future":{"x":1}}`
+			s := w.session(w.client, latest)
+			raw.mark()
+			q := client.Tool("rounds", `{"key":"k"}`)
+			q.Answer = func(params json.RawMessage) string {
+				raw.mark()
+				return echo(params)
+			}
+			o := s.Call(t.Context(), q)
+			require.Equal(t, "k.1;k.2;k.3;", o.Text(), "%s %s", o.Error, o.Trace)
+			w.until(func() bool {
+				status, _, body := w.do(s, http.MethodPost, setLevel)
+				return status == 200 && strings.Contains(body, `"result"`)
+			})
+			for _, body := range []string{initialized, cancelled, cancelled, subscribe} {
+				w.until(func() bool {
+					status, _, _ := w.do(s, http.MethodPost, body)
+					return status != 503
+				})
+			}
+			stored, err := st.Session(t.Context(), keyOf(s))
+			require.NoError(t, err)
+			assert.Contains(t, string(stored.InitializeParams), `"future":{"x":1}`)
+			assert.True(t, stored.Initialized)
+			assert.Equal(t, "info", stored.LogLevel)
+			assert.Equal(t, []string{"test://one"}, stored.Subscriptions)
+			assert.GreaterOrEqual(t, stored.Cancels, int64(2))
+			kept, lost := raw.count()
+			assert.Positive(t, kept)
+			assert.Zero(t, lost, "of %d records that a newer version had written", kept+lost)
+			assert.NotEmpty(t, w.faults.Injected())
+		})
+	}
+}
+
+// A newer version of the code has something of its own in each record of sessions and exchanges.
+type newer struct {
+	mark  func()                  // all that there are
+	count func() (kept, lost int) // of those that were marked
+}
+
+func newerDynamoDB(t *testing.T) (store.Store, newer) {
+	st, db, table := openDynamoDB(t)
+	marked := 0
+	scan := func(f func(item map[string]types.AttributeValue, has bool)) {
+		out, err := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: &table, ConsistentRead: aws.Bool(true)})
+		require.NoError(t, err)
+		for _, item := range out.Items {
+			if kind := item["sk"].(*types.AttributeValueMemberS).Value; kind == "s" || kind == "x" {
+				_, has := item["future"]
+				f(item, has)
+			}
+		}
+	}
+	return st, newer{
+		mark: func() {
+			scan(func(item map[string]types.AttributeValue, has bool) {
+				if has {
+					return
+				}
+				marked++
+				_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+					TableName: &table, Key: map[string]types.AttributeValue{"pk": item["pk"], "sk": item["sk"]},
+					UpdateExpression:          aws.String("SET future = :f"),
+					ExpressionAttributeValues: map[string]types.AttributeValue{":f": &types.AttributeValueMemberS{Value: "f"}},
+				})
+				require.NoError(t, err)
+			})
+		},
+		count: func() (kept, lost int) {
+			scan(func(_ map[string]types.AttributeValue, has bool) { kept += btoi(has) })
+			return kept, marked - kept
+		},
+	}
+}
+
+func newerFirestore(t *testing.T) (store.Store, newer) {
+	st, db, prefix := openFirestore(t)
+	marked := 0
+	scan := func(f func(doc *gcfirestore.DocumentSnapshot, has bool)) {
+		for _, kind := range []string{"_sessions", "_exchanges"} {
+			docs, err := db.Collection(prefix + kind).Documents(t.Context()).GetAll()
+			require.NoError(t, err)
+			for _, doc := range docs {
+				_, has := doc.Data()["future"]
+				f(doc, has)
+			}
+		}
+	}
+	return st, newer{
+		mark: func() {
+			scan(func(doc *gcfirestore.DocumentSnapshot, has bool) {
+				if has {
+					return
+				}
+				marked++
+				_, err := doc.Ref.Update(t.Context(), []gcfirestore.Update{{Path: "future", Value: "f"}})
+				require.NoError(t, err)
+			})
+		},
+		count: func() (kept, lost int) {
+			scan(func(_ *gcfirestore.DocumentSnapshot, has bool) { kept += btoi(has) })
+			return kept, marked - kept
+		},
+	}
 }
 
 func TestInvariant11APanickingToolIsAnErrorResultUnderFaults(t *testing.T) {

@@ -74,7 +74,7 @@ func (l *ledger) note(what string) {
 	l.fates[what]++
 }
 
-const callsEach = 40
+const callsEach = 25 // over both kinds of store
 
 func (l *ledger) work(worker int, seed uint64) {
 	w, r := l.w, random(seed, worker)

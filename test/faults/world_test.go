@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hydrant-mcp/hydrant/handler"
@@ -32,6 +34,7 @@ import (
 type world struct {
 	t      *testing.T
 	under  store.Store // what the instances share, without faults
+	tells  bool
 	faults *faulty.Faults
 	log    *logBook
 	runs   *runs
@@ -39,40 +42,54 @@ type world struct {
 
 	instances []*instance
 	next      atomic.Int64
+	attends   atomic.Int64 // operations of the store that were part of an open request
 }
 
 // setup is what a world is made of; zero values are defaults.
 type setup struct {
 	plan      faulty.Plan
 	opts      handler.Options
-	instances int // default: 3
-	under     store.Store
+	instances int         // default: 3
+	under     store.Store // default: in memory
+	tells     bool        // whether the store tells what changes, if it can
+	runtime   handler.Runtime
+	// wrap puts something around the store of an instance; nil: nothing.
+	wrap func(i *instance, st store.Store) store.Store
 }
 
 // callsEnd is when every call has ended, by Options.CallTimeout.
 const callsEnd = 20 * time.Minute
 
-// inWorld runs a test in a world, on the world's own clock.
+// inWorld runs a test in a world, on the world's own clock: once over a store that is looked at, and once over one that
+// tells what changes.
 func inWorld(t *testing.T, s setup, test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, s)
-		defer w.end()
-		test(w)
-	})
+	for name, tells := range map[string]bool{"looked at": false, "tells": true} {
+		s.tells = tells
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, s)
+				defer w.end()
+				test(w)
+			})
+		})
+	}
 }
 
 func newWorld(t *testing.T, s setup) *world {
-	w := &world{t: t, under: s.under, faults: faulty.New(s.plan), log: &logBook{}, runs: &runs{count: map[string]int{}}}
+	w := &world{t: t, under: s.under, tells: s.tells, faults: faulty.New(s.plan), log: &logBook{}, runs: &runs{count: map[string]int{}}}
 	if w.under == nil {
 		w.under = memory.New()
+	}
+	if !s.tells {
+		w.under = struct{ store.Store }{w.under}
 	}
 	if len(s.opts.Keys) == 0 {
 		s.opts.Keys = [][]byte{make([]byte, 32)}
 	}
 	s.opts.Logger = slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for i := range max(s.instances, 1+2*btoi(s.instances == 0)) {
-		w.instances = append(w.instances, newInstance(strconv.Itoa(i), w, s.opts))
+		w.instances = append(w.instances, newInstance(strconv.Itoa(i), w, s))
 	}
 	w.client = w.newClient(nil)
 	return w
@@ -137,7 +154,6 @@ type instance struct {
 	net.Listener
 	name    string
 	handler *handler.Handler
-	store   *switched
 	server  *http.Server
 	conns   chan net.Conn
 	dead    chan struct{}
@@ -146,14 +162,20 @@ type instance struct {
 
 var errRefused = fmt.Errorf("connection refused")
 
-func newInstance(name string, w *world, opts handler.Options) *instance {
+func newInstance(name string, w *world, s setup) *instance {
 	i := &instance{name: name, conns: make(chan net.Conn), dead: make(chan struct{})}
-	i.store = &switched{Store: w.faults.Wrap(w.under)}
-	i.handler = handler.New(newServer(w.runs, name), i.store, &opts)
+	st := w.faults.Wrap(faulty.Around(i.cutOff).Wrap(w.under))
+	if s.wrap != nil {
+		st = s.wrap(i, st)
+	}
+	i.handler = handler.New(newServer(w.runs, name), faulty.Around(w.attended).Wrap(st), &s.opts)
 	i.server = &http.Server{
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set(client.HeaderInstance, name)
-			i.handler.ServeHTTP(rw, r)
+			var answered atomic.Bool
+			defer answered.Store(true)
+			ctx := context.WithValue(handler.WithRuntime(r.Context(), s.runtime), answeredKey{}, &answered)
+			i.handler.ServeHTTP(rw, r.WithContext(ctx))
 		}),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
@@ -161,20 +183,62 @@ func newInstance(name string, w *world, opts handler.Options) *instance {
 	return i
 }
 
+// answeredKey finds, in the context of a request, whether ServeHTTP has returned.
+type answeredKey struct{}
+
+// telling gives a store that is made of another one the Watch of that, if it has one.
+func telling(made, of store.Store) store.Store {
+	if w, ok := of.(store.Watcher); ok {
+		return struct {
+			store.Store
+			store.Watcher
+		}{made, w}
+	}
+	return made
+}
+
+// attended fails the test when an operation of the store is not part of a request that is still open: nothing of ours runs
+// after the answer. What is read for several requests at once is read by one of them, which waits for it: its context has
+// been given another end, and has its values still. What a tool tries that was left behind has a context that has ended, and
+// so never begins.
+func (w *world) attended(ctx context.Context, op faulty.Operation, call func(context.Context) error) error {
+	answered, ok := ctx.Value(answeredKey{}).(*atomic.Bool)
+	if err := store.WrapContext(ctx, "test"); err != nil {
+		return err
+	}
+	if !ok || answered.Load() {
+		assert.Fail(w.t, "an operation of the store begins that belongs to no open request", op)
+		return store.Wrap("test", store.ErrUnavailable, nil)
+	}
+	w.attends.Add(1)
+	err := call(ctx)
+	assert.False(w.t, answered.Load(), "the answer has gone out before this operation of the store has ended: %s", op)
+	return err
+}
+
 // kill ends an instance as SIGKILL does, as far as anybody outside can see: its connections break, and nothing of it
 // reaches the store any more.
 func (i *instance) kill() {
 	i.once.Do(func() {
-		i.store.off.Store(true)
 		close(i.dead)
 		_ = i.server.Close()
 	})
 }
 
+// cutOff lets nothing of a dead instance through.
+func (i *instance) cutOff(ctx context.Context, _ faulty.Operation, call func(context.Context) error) error {
+	select {
+	case <-i.dead:
+		return store.Wrap("test", store.ErrUnavailable, nil)
+	default:
+		return call(ctx)
+	}
+}
+
 func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
-	case i.conns <- far:
+	case i.conns <- onLoopback{far}:
 		return near, nil
 	case <-i.dead:
 		return nil, errRefused
@@ -182,6 +246,12 @@ func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 		return nil, ctx.Err()
 	}
 }
+
+// onLoopback is a connection to a loopback address, as far as its server can see.
+type onLoopback struct{ net.Conn }
+
+// LocalAddr implements [net.Conn].
+func (onLoopback) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
 
 // Accept implements [net.Listener].
 func (i *instance) Accept() (net.Conn, error) {
@@ -199,40 +269,6 @@ func (i *instance) Close() error { return nil }
 // Addr implements [net.Listener].
 func (i *instance) Addr() net.Addr { return &net.TCPAddr{} }
 
-// switched is a store that its instance can be cut off from.
-type switched struct {
-	store.Store
-	off atomic.Bool
-}
-
-func (s *switched) check() error {
-	if s.off.Load() {
-		return store.Wrap("test", store.ErrUnavailable, nil)
-	}
-	return nil
-}
-
-func (s *switched) UpdateExchange(ctx context.Context, x *store.Exchange) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.Store.UpdateExchange(ctx, x)
-}
-
-func (s *switched) AppendEvent(ctx context.Context, exchange string, e store.Event, expires time.Time) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.Store.AppendEvent(ctx, exchange, e, expires)
-}
-
-func (s *switched) PutAnswer(ctx context.Context, exchange, question string, answer []byte, expires time.Time) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.Store.PutAnswer(ctx, exchange, question, answer, expires)
-}
-
 // runs counts how often tools ran: by call, and for tools that ask in rounds by round.
 type runs struct {
 	mu    sync.Mutex
@@ -249,6 +285,16 @@ func (r *runs) of(key string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count[key]
+}
+
+// total is how often tools ran.
+func (r *runs) total() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, times := range r.count {
+		n += times
+	}
+	return n
 }
 
 // twice gives what ran more than once.
@@ -309,12 +355,25 @@ func newServer(r *runs, instance string) *mcp.Server {
 		return text(in.Key), nil
 	})
 	tool("panic", func(context.Context, *mcp.CallToolRequest, input) (*mcp.CallToolResult, error) { panic("boom") })
+	s.AddResource(&mcp.Resource{URI: "test://one", Name: "one"}, // without any, none can be listened to
+		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{}, nil
+		})
+	s.AddPrompt(&mcp.Prompt{Name: "panic"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) { panic("boom") })
 	tool("large", func(_ context.Context, _ *mcp.CallToolRequest, in input) (*mcp.CallToolResult, error) {
 		r.ran(in.Key)
 		return text(filler(in.Key, in.Bytes)), nil
 	})
+	tool("deaf", func(ctx context.Context, req *mcp.CallToolRequest, in input) (*mcp.CallToolResult, error) {
+		r.ran(in.Key)
+		time.Sleep(time.Duration(in.Ms) * time.Millisecond) // whatever ctx says
+		r.ran("late " + in.Key)
+		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken()})
+		return text(in.Key), handler.NotifyResourceUpdated(ctx, "test://late")
+	})
 	tool("ask", func(ctx context.Context, req *mcp.CallToolRequest, in input) (*mcp.CallToolResult, error) {
 		r.ran(in.Key)
+		time.Sleep(time.Duration(in.Ms) * time.Millisecond)
 		a, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: in.Key})
 		if err != nil {
 			return nil, fmt.Errorf("asking: %w", err)
@@ -396,7 +455,21 @@ func (l *logBook) of(s *client.Session) (messages []string) {
 	return messages
 }
 
-type entry struct{ Level, Msg, Session, Reason, Error string }
+type entry struct {
+	Level, Msg, Session, Reason, Error string
+	Code                               int
+}
+
+func (l *logBook) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = nil
+}
+
+// has says whether there is an entry at a level about a JSON-RPC code; 0: about anything.
+func (l *logBook) has(level string, code int) bool {
+	return slices.ContainsFunc(l.entries(), func(e entry) bool { return e.Level == level && (code == 0 || code == e.Code) })
+}
 
 func (l *logBook) entries() (all []entry) {
 	l.mu.Lock()
