@@ -2,7 +2,8 @@
 // share nothing but a store.
 //
 //	server := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1.0.0"}, nil)
-//	http.Handle("/mcp", handler.New(server, memory.New(), nil))
+//	h := handler.At("/mcp", handler.New(server, memory.New(), nil))
+//	log.Fatal(http.ListenAndServe("127.0.0.1:8080", h))
 //
 // A [Handler] takes the place of the SDK's own HTTP handler. It keeps no session in memory: every request, notification and
 // response of a legacy client (protocol 2025-03-26 to 2025-11-25) reads its session from the store, and every message of a
@@ -22,6 +23,7 @@
 //	call.go       a request that runs: the engine, the client, the store in between
 //	answer.go     one JSON body, or an event stream
 //	errors.go     every failure, in one table
+//	limits.go     how much a client can make a process hold, and the store keep
 //
 // and beside it what makes streams survive:
 //

@@ -112,9 +112,7 @@ func (e legacySessions) checkSubscription(s *store.Session, uri string) *failure
 		total += len(u)
 	}
 	if len(uri) > maxURI || total > maxURIs || len(s.Subscriptions) >= e.h.opts.MaxSubscriptions {
-		return refuse(http.StatusOK, jsonrpc.CodeInvalidParams, levelLimit,
-			"too many subscriptions, or too long ones: a session may have %d, of %d bytes each and %d together",
-			e.h.opts.MaxSubscriptions, maxURI, maxURIs)
+		return errSubscriptions(http.StatusOK, e.h.opts.MaxSubscriptions)
 	}
 	return nil
 }

@@ -152,6 +152,12 @@ func errBatch() *failure {
 	return errInvalid("batches exist at protocol version %s only: send one message per request", version20250326)
 }
 
+// errSubscriptions refuses the subscriptions of a legacy session, or of one subscriptions/listen.
+func errSubscriptions(status, most int) *failure {
+	return refuse(status, jsonrpc.CodeInvalidParams, levelLimit,
+		"too many subscriptions, or too long ones: at most %d, of %d bytes each and %d together", most, maxURI, maxURIs)
+}
+
 // errNoListen: the SDK would serve it in any era, for as long as the call may last.
 func errNoListen() *failure {
 	return refuse(http.StatusOK, jsonrpc.CodeMethodNotFound, slog.LevelDebug,

@@ -464,13 +464,15 @@ func (l *listener) want(wanted, caps, meta json.RawMessage) (honoured json.RawMe
 		return honoured, nil, nil
 	}
 	if len(elements) > l.h.opts.MaxSubscriptions || len(uris) > maxURIs {
-		return nil, nil, errParams("at most %d resources can be subscribed to in one request, of %d bytes together",
-			l.h.opts.MaxSubscriptions, maxURIs)
+		return nil, nil, errSubscriptions(http.StatusBadRequest, l.h.opts.MaxSubscriptions)
 	}
 	for _, raw := range elements {
 		uri, ok := rawjson.String(raw)
-		if !ok || len(uri) > maxURI {
-			return nil, nil, errParams("params.notifications.resourceSubscriptions must have strings of at most %d bytes", maxURI)
+		if !ok {
+			return nil, nil, errParams("params.notifications.resourceSubscriptions must have strings only")
+		}
+		if len(uri) > maxURI {
+			return nil, nil, errSubscriptions(http.StatusBadRequest, l.h.opts.MaxSubscriptions)
 		}
 		if !l.add(resourceTopic(l.name, uri), encodeNotification("notifications/resources/updated", resourceParams(uri, meta))) {
 			return nil, nil, errTopics()

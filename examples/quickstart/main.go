@@ -29,9 +29,7 @@ func greet(_ context.Context, _ *mcp.CallToolRequest, in greetInput) (*mcp.CallT
 func newHandler() http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: "quickstart", Version: "1.0.0"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "greet", Description: "Greets somebody."}, greet)
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", handler.New(server, memory.New(), nil))
-	return mux
+	return handler.At("/mcp", handler.New(server, memory.New(), nil))
 }
 
 func main() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/hydrant-mcp/hydrant/handler"
 	"github.com/hydrant-mcp/hydrant/internal/cmd/soak/client"
+	"github.com/hydrant-mcp/hydrant/store"
 	"github.com/hydrant-mcp/hydrant/store/faulty"
 )
 
@@ -23,6 +25,7 @@ var midCall = map[string]string{
 	"the connection breaks, the client holds an event id":                 "TestMixedWork",
 	"the connection breaks, the client holds no event id (inline answer)": "TestMixedWork",
 	"the process that runs the call dies":                                 "TestTheProcessThatRunsTheCallDies",
+	"what the store has of the call cannot be read":                       "TestWhatTheStoreHasOfACallCannotBeRead",
 	"the store refuses an event":                                          "TestTheStoreRefusesAnEvent",
 	"the client cannot be asked":                                          "TestTheClientCannotBeAsked",
 	"the store refuses a held call's question for 5 s":                    "TestTheStoreRefusesAHeldQuestion",
@@ -45,7 +48,7 @@ func TestEveryFailureInMidCallIsTested(t *testing.T) {
 	rows := tableOf(t, "| what happened | what the client gets |")
 	assert.Len(t, rows, len(midCall))
 	for _, cells := range rows {
-		assert.Contains(t, written, "\nfunc "+midCall[cells[0]]+"(t *testing.T)", cells[0])
+		assert.True(t, strings.Contains(written, "\nfunc "+midCall[cells[0]]+"(t *testing.T)"), "without a test: %s", cells[0])
 	}
 }
 
@@ -79,6 +82,37 @@ func TestTheStoreRefusesAnEvent(t *testing.T) {
 			})
 		}
 	}
+}
+
+// spoiled is a store whose events have lost their end.
+type spoiled struct{ store.Store }
+
+// Events implements [store.Exchanges].
+func (s spoiled) Events(ctx context.Context, exchange string, after int64, limit int) ([]store.Event, error) {
+	events, err := s.Store.Events(ctx, exchange, after, limit)
+	for i := range events {
+		events[i].Data = events[i].Data[:len(events[i].Data)/2]
+	}
+	return events, err
+}
+
+func TestWhatTheStoreHasOfACallCannotBeRead(t *testing.T) {
+	spoil := func(_ *instance, st store.Store) store.Store { return telling(spoiled{st}, st) }
+	inWorld(t, setup{plan: mixed(32, 0.2), wrap: spoil}, func(w *world) {
+		for range 5 {
+			s := w.session(w.client, latest)
+			o := dropped(w, s, "slow", `{"key":"k","ms":3000}`)
+			if o.HeldID {
+				assert.Contains(w.t, string(o.Error), "-32603", o.Trace)
+			}
+		}
+		w.faults.Set(faulty.Plan{})
+		s := w.session(w.client, latest)
+		o := dropped(w, s, "slow", `{"key":"k","ms":3000}`)
+		assert.Contains(w.t, string(o.Error), "cannot be read", o.Trace)
+		status, _, _ := w.do(s, http.MethodPost, listTools)
+		assert.Equal(w.t, 200, status, "the session lives")
+	})
 }
 
 func TestTheClientCannotBeAsked(t *testing.T) {

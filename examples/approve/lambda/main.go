@@ -42,7 +42,5 @@ func newHandler(ctx context.Context, getenv func(string) string) (http.Handler, 
 		return nil, fmt.Errorf("reading the AWS configuration: %w", err)
 	}
 	sessions := dynamo.New(dynamodb.NewFromConfig(cfg), table)
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", approve.NewHandler(approve.LogOnly, sessions, &handler.Options{}))
-	return mux, nil
+	return handler.At("/mcp", approve.NewHandler(approve.LogOnly, sessions, &handler.Options{})), nil
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	gcfirestore "cloud.google.com/go/firestore"
@@ -106,25 +104,11 @@ func (c *Config) Handler(
 		LateNotifications:   true,
 	}
 	if c.Auth == nil {
-		return at(Path, handler.New(s, st, opts)), nil
+		return handler.At(Path, handler.New(s, st, opts)), nil
 	}
 	resource, err := c.require(ctx, s, opts, logger, baseURL)
 	if err != nil {
 		return nil, err
 	}
-	return resource.Wrap(at(Path, handler.New(s, st, opts))), nil
-}
-
-// at serves one path, with or without a slash at its end. It is no [http.ServeMux]: that one redirects requests for
-// paths that it finds unclean, and a POST that is redirected is lost, or arrives as a GET.
-func at(path string, h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.TrimSuffix(r.URL.Path, "/") == path {
-			h.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"there is no MCP endpoint at this path"}}`)
-	})
+	return resource.Wrap(handler.At(Path, handler.New(s, st, opts))), nil
 }

@@ -45,9 +45,8 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 		if err != nil {
 			return err
 		}
-		mux := http.NewServeMux()
-		mux.Handle("/mcp", handler.New(longrun.NewServer(longrun.Pause(step)), sessions, nil))
-		server := &http.Server{Handler: mux}
+		h := handler.New(longrun.NewServer(longrun.Pause(step)), sessions, nil)
+		server := &http.Server{Handler: handler.At("/mcp", h)}
 		defer server.Close()
 		go func() {
 			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -53,9 +53,7 @@ func newHandler(ctx context.Context, getenv func(string) string) (http.Handler, 
 		return nil, fmt.Errorf("reading the AWS configuration: %w", err)
 	}
 	client := dynamodb.NewFromConfig(cfg)
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", notes.NewHandler(notesdynamo.New(client, table), dynamo.New(client, table), opts))
-	return mux, nil
+	return handler.At("/mcp", notes.NewHandler(notesdynamo.New(client, table), dynamo.New(client, table), opts)), nil
 }
 
 // checkedByGateway is a verifier that does not look at the token: the JWT authorizer of the HTTP API has checked it, and

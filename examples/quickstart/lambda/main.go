@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"os"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -30,9 +29,7 @@ func main() {
 	mcp.AddTool(server, &mcp.Tool{Name: "greet", Description: "Greets somebody."}, greet)
 
 	sessions := dynamo.New(newClient(), cmp.Or(os.Getenv("HYDRANT_TABLE"), "hydrant"))
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", handler.New(server, sessions, nil))
-	lambda.Start(mux)
+	lambda.Start(handler.At("/mcp", handler.New(server, sessions, nil)))
 }
 
 // newClient takes what Lambda puts into a function's environment. config.LoadDefaultConfig would do as well: it knows
