@@ -253,6 +253,19 @@ func TestARouteWithoutItsAuthorizerServesNobody(t *testing.T) {
 	assert.Equal(t, http.StatusOK, invoke(t, h, event(t, "http", object{"authorizer": nil})).StatusCode)
 }
 
+func TestAScopeIsOneWhateverIsInIt(t *testing.T) {
+	for scope, want := range map[string][]string{
+		"notes:read,admin": {"notes:read,admin"}, `x"admin"`: {`x"admin"`}, "read write": {"read", "write"},
+		"[read write]": {"read", "write"}, `["read","write,all"]`: {"read", "write,all"},
+	} {
+		var got *auth.TokenInfo
+		h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, _ = awsidentity.JWTAuthorizer()(r) })
+		invoke(t, h, event(t, "http", object{"authorizer": object{"jwt": object{"claims": object{"iss": "i", "sub": "s", "scope": scope}}}}))
+		require.NotNil(t, got)
+		assert.Equal(t, want, got.Scopes)
+	}
+}
+
 func TestLAMBDA41TheMetadataURLHasTheStageWhereItIsFetched(t *testing.T) {
 	h := newHandler(t, awsidentity.IAM()) // which refuses all of these
 	for name, base := range map[string]string{
