@@ -30,6 +30,7 @@
 //	outbox.go     the writing end of a stream that can be resumed     resume.go   the reading end
 //	ask.go        questions to the client, and their answers          rounds.go   several rounds of them
 //	suspend.go    questions while which nothing runs                  cancel.go   cancellation
-//	listen.go     streams that carry announcements                    topics.go   announcing
+//	listener.go   a stream that carries announcements                 listen.go   the two kinds of it
+//	topics.go     announcing                                          wait.go     how often to look, and being told
 //	keys.go       what passes through clients cannot be forged        seal.go     nor read
 package handler
