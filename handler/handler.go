@@ -233,7 +233,9 @@ func (h *Handler) postBatch(a *answer, msgs []message) *failure {
 		}
 		if f == nil && time.Since(read) >= cancelAfter { // the client may have ended its session meanwhile
 			read = time.Now()
-			shared, f = e.openBatch(outer.Context(), a.request)
+			if shared, f = e.openBatch(outer.Context(), a.request); f != nil {
+				h.log(a.request, f)
+			}
 		}
 		x := begin(m)
 		if f != nil {

@@ -152,7 +152,7 @@ func (c *call) lookAround(ctx context.Context) time.Duration {
 	if cancelledSince(s, c.cancels, c.x.msg.id) {
 		c.cancel(errCancelled)
 	}
-	c.cancels = s.Cancels
+	c.cancels = max(c.cancels, s.Cancels)
 	return c.nextLook()
 }
 

@@ -195,7 +195,7 @@ func (c *Cluster) Stop() {
 const logLimit = 8 << 10
 
 // StartForTest starts a cluster for a test, with the emulator of its store, and stops it when the test ends. A test that
-// fails shows the end of the processes' logs; a race in a process, or its death by itself, fails the test.
+// fails shows the end of the processes' logs; a race in a process, its death by itself, and a session id in its log fail the test.
 func StartForTest(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	if cfg.Store == "" {
@@ -218,9 +218,15 @@ func StartForTest(t testing.TB, cfg Config) *Cluster {
 			t.Error(err)
 		}
 		for i, p := range c.Processes {
+			log := p.Log()
 			for _, sign := range []string{"WARNING: DATA RACE", "fatal error: "} {
-				if strings.Contains(p.Log(), sign) {
+				if strings.Contains(log, sign) {
 					t.Errorf("instance %d: %s", i+1, sign)
+				}
+			}
+			for _, secret := range c.Proxy.Secrets() {
+				if strings.Contains(log, secret) {
+					t.Errorf("instance %d has logged a session id or a token", i+1)
 				}
 			}
 			if t.Failed() {

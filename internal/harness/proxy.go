@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +32,29 @@ type Proxy struct {
 
 	last atomic.Int64
 	hits []atomic.Int64
+
+	secrets map[string]bool
+}
+
+// mostSecrets is how many are remembered.
+const mostSecrets = 1000
+
+// note remembers what must not be in a log: session ids and bearer tokens.
+func (p *Proxy) note(session, authorization string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, v := range []string{session, strings.TrimPrefix(authorization, "Bearer ")} {
+		if len(v) >= 20 && len(p.secrets) < mostSecrets { // a shorter one is made up by a test, and may be in a log by chance
+			p.secrets[v] = true
+		}
+	}
+}
+
+// Secrets gives session ids and bearer tokens that have gone through.
+func (p *Proxy) Secrets() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.secrets))
 }
 
 // StartProxy starts a proxy on a free loopback port over backends, each host:port.
@@ -49,6 +75,7 @@ func StartProxy(backends []string) (*Proxy, error) {
 		},
 		listener: l,
 		hits:     make([]atomic.Int64, len(backends)),
+		secrets:  map[string]bool{},
 	}
 	p.last.Store(-1)
 	quiet := log.New(io.Discard, "", 0) // clients that go away are part of the tests
@@ -99,6 +126,7 @@ func (p *Proxy) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil {
 			p.hits[chosen].Add(1)
 			p.last.Store(int64(chosen))
+			p.note(resp.Header.Get("Mcp-Session-Id"), req.Header.Get("Authorization"))
 			return resp, nil
 		}
 		if dial := (*net.OpError)(nil); !errors.As(err, &dial) || dial.Op != "dial" {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -77,7 +78,7 @@ func inWorld(t *testing.T, s setup, test func(w *world)) {
 }
 
 func newWorld(t *testing.T, s setup) *world {
-	w := &world{t: t, under: s.under, tells: s.tells, faults: faulty.New(s.plan), log: &logBook{}, runs: &runs{count: map[string]int{}}}
+	w := &world{t: t, under: s.under, tells: s.tells, faults: faulty.New(s.plan), log: &logBook{t: t}, runs: &runs{count: map[string]int{}}}
 	if w.under == nil {
 		w.under = memory.New()
 	}
@@ -175,7 +176,9 @@ func newInstance(name string, w *world, s setup) *instance {
 			var answered atomic.Bool
 			defer answered.Store(true)
 			ctx := context.WithValue(handler.WithRuntime(r.Context(), s.runtime), answeredKey{}, &answered)
+			w.log.forbid(r.Header.Get("Mcp-Session-Id"), r.Header.Get("Last-Event-ID"))
 			i.handler.ServeHTTP(rw, r.WithContext(ctx))
+			w.log.forbid(rw.Header().Get("Mcp-Session-Id"))
 		}),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
@@ -426,8 +429,24 @@ func echo(params json.RawMessage) string {
 
 // logBook is what the handlers have logged.
 type logBook struct {
-	mu    sync.Mutex
-	lines []string
+	t       *testing.T
+	mu      sync.Mutex
+	lines   []string
+	secrets map[string]bool
+}
+
+// forbid names what is not to be logged from now on.
+func (l *logBook) forbid(secrets ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.secrets == nil {
+		l.secrets = map[string]bool{}
+	}
+	for _, v := range secrets {
+		if len(v) >= 20 { // a shorter one is made up by a test
+			l.secrets[v] = true
+		}
+	}
 }
 
 // Write implements [io.Writer].
@@ -435,6 +454,11 @@ func (l *logBook) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, string(p))
+	for v := range l.secrets {
+		if strings.Contains(string(p), v) {
+			l.t.Errorf("a secret is logged: %s", p)
+		}
+	}
 	return len(p), nil
 }
 
