@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -324,6 +325,7 @@ func TestWhatAClientCanMakeLong(t *testing.T) {
 		assert.Equal(t, 400, r.status)
 		assert.Contains(t, r.errorMessage(), "longer than")
 	}
+	assert.Equal(t, -32602, s.call(long, `{}`).code())
 	assert.Equal(t, -32602, s.post(`{"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"`+long+`"}}`).code())
 	assert.Empty(t, e.stored(s).LogLevel)
 	for _, uri := range []string{"a", "b", "b"} {
@@ -508,6 +510,38 @@ func TestTheSharedKeyIsOne(t *testing.T) {
 		ask(h)
 	}
 	assert.Equal(t, before, a.asked.Load(), "it is known")
+}
+
+// slowToFail is a store whose answers fail after a while.
+type slowToFail struct {
+	store.Store
+	asked atomic.Int32
+}
+
+func (s *slowToFail) Answer(context.Context, string, string) ([]byte, error) {
+	s.asked.Add(1)
+	time.Sleep(time.Second)
+	return nil, store.Wrap("test", store.ErrUnavailable, nil)
+}
+
+func TestAFailureToReadTheKeyIsThatOfAllWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &slowToFail{Store: memory.New()}
+		h := New(testServer(), st, nil)
+		began := time.Now()
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				_, err := h.keys(t.Context())
+				assert.ErrorIs(t, err, store.ErrUnavailable)
+			})
+		}
+		wg.Wait()
+		assert.Less(t, time.Since(began), 3*time.Second)
+		before := st.asked.Load()
+		_, _ = h.keys(t.Context())
+		assert.Equal(t, before+1, st.asked.Load(), "whoever comes later asks anew")
+	})
 }
 
 // A database may keep for days what has expired.

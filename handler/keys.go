@@ -58,6 +58,10 @@ type storedKey struct {
 
 	mu   sync.Mutex
 	ring keyring
+
+	// Under reading: the last failure, which is that of all who waited for it.
+	err    error
+	failed time.Time
 }
 
 func (s *storedKey) known() keyring {
@@ -82,6 +86,7 @@ func (s *storedKey) get(ctx context.Context, st store.Store) (keyring, error) {
 	if ring := s.known(); ring != nil {
 		return ring, nil
 	}
+	asked := time.Now()
 	if err := s.reading.Lock(ctx); err != nil {
 		return nil, err
 	}
@@ -89,6 +94,24 @@ func (s *storedKey) get(ctx context.Context, st store.Store) (keyring, error) {
 	if ring := s.known(); ring != nil {
 		return ring, nil
 	}
+	if s.failed.After(asked) {
+		return nil, s.err
+	}
+	key, err := sharedKey(ctx, st)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.err, s.failed = err, time.Now()
+		}
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ring = keyring{key}
+	return s.ring, nil
+}
+
+// sharedKey reads the key of all instances, and makes it if there is none.
+func sharedKey(ctx context.Context, st store.Store) ([]byte, error) {
 	key, err := st.Answer(ctx, keySlotExchange, keySlotQuestion)
 	if errors.Is(err, store.ErrNotFound) {
 		fresh := make([]byte, keySize)
@@ -104,10 +127,7 @@ func (s *storedKey) get(ctx context.Context, st store.Store) (keyring, error) {
 	if len(key) != keySize {
 		return nil, store.Wrap("read the shared key", store.ErrCorrupt, nil)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ring = keyring{key}
-	return s.ring, nil
+	return key, nil
 }
 
 // sign gives a token that holds v, for one purpose.

@@ -173,10 +173,17 @@ func cause(ctx context.Context, err error) error {
 	return errClientGone
 }
 
+// maxName bounds the name of a tool or a prompt, in bytes.
+const maxName = 1 << 10
+
 // checkArguments makes one of the three ways to say "no arguments", and refuses what is no object.
 func (x *exchange) checkArguments() *failure {
 	if x.msg.method != "tools/call" && x.msg.method != "prompts/get" {
 		return nil
+	}
+	if len(stringParam(x.msg, "name")) > maxName { // event ids carry it
+		return refuse(x.era.status(jsonrpc.CodeInvalidParams), jsonrpc.CodeInvalidParams, slog.LevelDebug,
+			"params.name is longer than %d bytes", maxName)
 	}
 	arguments, ok := rawjson.Get(x.msg.params, "arguments")
 	switch {
