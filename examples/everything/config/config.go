@@ -63,9 +63,6 @@ type Config struct {
 // not set. The error is one line that names the variable.
 func Load(getenv func(string) string) (*Config, error) {
 	c := &Config{Project: getenv("GOOGLE_CLOUD_PROJECT"), Tally: getenv("HYDRANT_TALLY")}
-	if getenv("K_SERVICE") == "" { // Cloud Run has looked at the host name; and Lambda has no connection to a loopback address
-		c.Hosts = []string{}
-	}
 	for _, v := range []struct {
 		name string
 		read func(string) error

@@ -30,8 +30,8 @@ func TestAnEmptyEnvironmentIsAServerForLocalUse(t *testing.T) {
 		Addr:       "127.0.0.1:8080",
 		Store:      config.Memory,
 		Table:      "hydrant",
-		SessionTTL: 24 * time.Hour, Hosts: []string{},
-		Legacy: handler.LegacySessions,
+		SessionTTL: 24 * time.Hour,
+		Legacy:     handler.LegacySessions,
 	}, c)
 }
 
@@ -84,7 +84,6 @@ func TestCloudRunListensOnTheNetwork(t *testing.T) {
 	c, err := load(map[string]string{"K_SERVICE": "everything", "PORT": "8081"})
 	require.NoError(t, err)
 	assert.Equal(t, "0.0.0.0:8081", c.Addr)
-	assert.Nil(t, c.Hosts, "Cloud Run has looked at the host name")
 }
 
 // A table in an account is made by whoever owns the account, never by a server that starts.
