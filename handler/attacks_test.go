@@ -393,11 +393,6 @@ func TestABodyHasToArrive(t *testing.T) {
 		status := map[string]string{"let in": "408", "refused": "400"}[name]
 		assert.Contains(t, string(answer[:n]), "HTTP/1.1 "+status, name)
 	}
-	e.expectSessionless(t)
-}
-
-// expectSessionless sees that the endpoint still serves, however long a call takes after its body has come.
-func (e *endpoint) expectSessionless(t *testing.T) {
 	assert.Equal(t, 200, e.modernCall("echo", `{}`, headerDeadline, "5s").status)
 }
 

@@ -15,7 +15,7 @@ import (
 func (e legacySessions) cancelled(ctx context.Context, x *exchange) *failure {
 	var ids []string
 	for _, m := range append([]message{x.msg}, x.more...) {
-		if id, ok := rawjson.Get(m.params, "requestId"); ok && checkID(id, x.h.opts.MaxID) == nil {
+		if id, ok := rawjson.Get(m.params, "requestId"); ok && checkID("requestId", id, x.h.opts.MaxID) == nil {
 			ids = append(ids, canonicalID(id))
 		}
 	}

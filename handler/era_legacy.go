@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -51,8 +50,7 @@ func (e legacySessions) rehydrate(ctx context.Context, x *exchange) (*engine.Sta
 	switch x.msg.method {
 	case "logging/setLevel":
 		if level := stringParam(x.msg, "level"); !slices.Contains(logLevels, level) {
-			return nil, refuse(http.StatusOK, jsonrpc.CodeInvalidParams, slog.LevelDebug,
-				"params.level must be one of %s", strings.Join(logLevels, ", "))
+			return nil, x.errParams("params.level must be one of %s", strings.Join(logLevels, ", "))
 		}
 	case "resources/subscribe":
 		if f := e.checkSubscription(s, stringParam(x.msg, "uri")); f != nil {

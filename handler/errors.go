@@ -148,6 +148,13 @@ func errParams(format string, args ...any) *failure {
 	return refuse(http.StatusBadRequest, jsonrpc.CodeInvalidParams, slog.LevelDebug, format, args...)
 }
 
+// errParams is like the function of that name, with the status that the message's era has for it.
+func (x *exchange) errParams(format string, args ...any) *failure {
+	f := errParams(format, args...)
+	f.status = x.era.status(f.code)
+	return f
+}
+
 func errBatch() *failure {
 	return errInvalid("batches exist at protocol version %s only: send one message per request", version20250326)
 }

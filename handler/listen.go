@@ -238,24 +238,28 @@ func (x *exchange) subscribe(ctx context.Context, uris []string) (unsubscribe fu
 			info = rawjson.Set(info, key, v)
 		}
 	}
-	m := x.message(&engine.State{ProtocolVersion: version20251125, InitializeParams: info, Initialized: true})
-	unsubscribe = func() {}
-	for i, uri := range uris {
-		m.Method, m.Params = "resources/subscribe", resourceParams(uri, nil)
-		if _, err := x.engine.Call(ctx, m, newOutgoing(x.mayNotAsk)); err != nil {
-			return unsubscribe, errCall(cause(ctx, err), x.era.status)
-		}
-		unsubscribe = func() {
-			ctx, stop := toStore(ctx)
-			defer stop()
-			m.Method = "resources/unsubscribe"
-			for _, uri := range uris[:i+1] {
-				m.Params = resourceParams(uri, nil)
-				if _, err := x.engine.Call(ctx, m, newOutgoing(x.mayNotAsk)); err != nil {
-					x.h.opts.Logger.DebugContext(ctx, "the server did not unsubscribe a client that has gone", "error", err)
-				}
+	state := &engine.State{ProtocolVersion: version20251125, InitializeParams: info, Initialized: true}
+	call := func(ctx context.Context, method, uri string) error {
+		m := x.message(state)
+		m.Method, m.Params = method, resourceParams(uri, nil)
+		_, err := x.engine.Call(ctx, m, newOutgoing(x.mayNotAsk))
+		return err
+	}
+	subscribed := 0
+	unsubscribe = func() {
+		ctx, stop := toStore(ctx)
+		defer stop()
+		for _, uri := range uris[:subscribed] {
+			if err := call(ctx, "resources/unsubscribe", uri); err != nil {
+				x.h.opts.Logger.DebugContext(ctx, "the server did not unsubscribe a client that has gone", "error", err)
 			}
 		}
+	}
+	for _, uri := range uris {
+		if err := call(ctx, "resources/subscribe", uri); err != nil {
+			return unsubscribe, errCall(cause(ctx, err), x.era.status)
+		}
+		subscribed++
 	}
 	return unsubscribe, nil
 }

@@ -88,7 +88,7 @@ func readMessage(raw json.RawMessage, maxID int) (m message, err error) {
 	// The id first: an error about anything else can carry it then.
 	id, hasID := part["id"]
 	if hasID {
-		if err := checkID(id, maxID); err != nil {
+		if err := checkID("id", id, maxID); err != nil {
 			return m, err
 		}
 		m.id = id
@@ -153,8 +153,10 @@ func (m *message) readParams(params json.RawMessage, maxID int) error {
 		if part, err = parts(meta, metaKeys); err != nil {
 			return err
 		}
-		if err := checkToken(part["progressToken"], maxID); err != nil {
-			return err
+		if token, ok := part["progressToken"]; ok {
+			if err := checkID("progressToken", token, maxID); err != nil {
+				return err
+			}
 		}
 	}
 	m.params = params
@@ -193,26 +195,13 @@ func upTo(array json.RawMessage, most int) (elements []json.RawMessage) {
 	return elements
 }
 
-// checkID accepts what MCP does: a string or an integer, and not null.
-func checkID(id json.RawMessage, maxID int) error {
+// checkID accepts what MCP does as the id of a request, or as a progress token: a string or an integer, and not null.
+func checkID(name string, id json.RawMessage, maxID int) error {
 	if !isToken(id) {
-		return errors.New(`"id" must be a string or an integer`)
+		return fmt.Errorf("%q must be a string or an integer", name)
 	}
 	if len(id) > maxID {
-		return fmt.Errorf(`"id" is longer than %d bytes`, maxID)
-	}
-	return nil
-}
-
-// checkToken accepts no progress token, or one that is like an id.
-func checkToken(token json.RawMessage, maxID int) error {
-	switch {
-	case token == nil:
-		return nil
-	case !isToken(token):
-		return errors.New(`"progressToken" must be a string or an integer`)
-	case len(token) > maxID:
-		return fmt.Errorf(`"progressToken" is longer than %d bytes`, maxID)
+		return fmt.Errorf("%q is longer than %d bytes", name, maxID)
 	}
 	return nil
 }

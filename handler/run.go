@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/hydrant-mcp/hydrant/engine"
@@ -182,8 +181,7 @@ func (x *exchange) checkArguments() *failure {
 		return nil
 	}
 	if len(stringParam(x.msg, "name")) > maxName { // event ids carry it
-		return refuse(x.era.status(jsonrpc.CodeInvalidParams), jsonrpc.CodeInvalidParams, slog.LevelDebug,
-			"params.name is longer than %d bytes", maxName)
+		return x.errParams("params.name is longer than %d bytes", maxName)
 	}
 	arguments, ok := rawjson.Get(x.msg.params, "arguments")
 	switch {
@@ -193,6 +191,5 @@ func (x *exchange) checkArguments() *failure {
 		x.msg.params = rawjson.Delete(x.msg.params, "arguments")
 		return nil
 	}
-	return refuse(x.era.status(jsonrpc.CodeInvalidParams), jsonrpc.CodeInvalidParams, slog.LevelDebug,
-		"params.arguments must be an object")
+	return x.errParams("params.arguments must be an object")
 }

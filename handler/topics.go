@@ -199,7 +199,9 @@ func (t *hub) read(ctx context.Context, st store.Store, names []string, own bool
 	defer stop()
 	began := time.Now()
 	versions, err := st.TopicVersions(ctx, names)
-	t.note(began, versions, err, own)
+	if err == nil || own {
+		t.note(began, versions, err)
+	}
 	return err
 }
 
@@ -243,12 +245,9 @@ func (t *hub) due(names []string, asked time.Time, everybodys bool) ([]string, e
 	return append(due, others...), nil
 }
 
-func (t *hub) note(asked time.Time, versions map[string]int64, err error, own bool) {
+func (t *hub) note(asked time.Time, versions map[string]int64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err != nil && !own {
-		return
-	}
 	if t.err = err; err != nil {
 		t.failed = time.Now()
 		return

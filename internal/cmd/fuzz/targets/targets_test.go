@@ -9,35 +9,37 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// tree makes a folder of files.
+func tree(t *testing.T, files map[string]string) (root string) {
+	root = t.TempDir()
+	for path, text := range files {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o644))
+	}
+	return root
+}
+
 func TestTargetsAreFound(t *testing.T) {
-	root := t.TempDir()
-	for path, text := range map[string]string{
+	root := tree(t, map[string]string{
 		"a/b/x_test.go":                 "package b\n\nfunc FuzzOne(f *testing.F) {}\n\nfunc FuzzTwo(f *testing.F) {}\n",
 		"a/y_test.go":                   "package a\n\n// func FuzzNot(f *testing.F) {}\nfunc TestNot(t *testing.T) {}\n",
 		"a/z.go":                        "package a\n\nfunc FuzzNot(f *testing.F) {}\n",
 		"node_modules/y_test.go":        "func FuzzTheirs(f *testing.F) {}\n",
 		".venv/y_test.go":               "func FuzzTheirs(f *testing.F) {}\n",
 		"a/node_modules/n/node_test.go": "func FuzzTheirs(f *testing.F) {}\n",
-	} {
-		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o644))
-	}
+	})
 	found, err := Find(root)
 	require.NoError(t, err)
 	assert.Equal(t, []Target{{"a/b", "FuzzOne"}, {"a/b", "FuzzTwo"}}, found)
 }
 
 func TestATargetThatFails(t *testing.T) {
-	root := t.TempDir()
-	for path, text := range map[string]string{
+	root := tree(t, map[string]string{
 		"go.mod":      "module example.com/m\n\ngo 1.24\n",
 		"a/x_test.go": "package a\n\nimport \"testing\"\n\nfunc FuzzOne(f *testing.F) {\n\tf.Fuzz(func(t *testing.T, n int) {\n\t\tif n > 7 {\n\t\t\tt.Fatal(\"too many\")\n\t\t}\n\t})\n}\n",
 		"b/x_test.go": "package b\n\nimport \"testing\"\n\nfunc FuzzTwo(f *testing.F) { f.Fuzz(func(*testing.T, int) {}) }\n",
 		"c/x_test.go": "package c\n\nimport \"testing\"\n\nfunc FuzzThree(f *testing.F) { f.Fuzz(nothing) }\n",
-	} {
-		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o644))
-	}
+	})
 	bad, err := Target{"a", "FuzzOne"}.Run(t.Context(), root, "60s")
 	require.NoError(t, err)
 	assert.False(t, bad.OK)
